@@ -1,0 +1,39 @@
+// Time as the product uses it: wall time for what users see, monotonic time for waits.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+
+namespace kvcachefs {
+
+// Nanoseconds since the epoch, as in a struct timespec; negative before 1970.
+using UnixNanos = std::int64_t;
+inline constexpr std::int64_t kNanosPerSecond = 1'000'000'000;
+
+[[nodiscard]] constexpr UnixNanos to_nanos(const timespec& t) noexcept {
+  return static_cast<std::int64_t>(t.tv_sec) * kNanosPerSecond + t.tv_nsec;
+}
+[[nodiscard]] constexpr timespec to_timespec(UnixNanos nanos) noexcept {
+  std::int64_t seconds = nanos / kNanosPerSecond;
+  std::int64_t rest = nanos % kNanosPerSecond;
+  if (rest < 0) {
+    rest += kNanosPerSecond;
+    --seconds;
+  }
+  return timespec{.tv_sec = seconds, .tv_nsec = rest};
+}
+
+// The kernel stamps files with its coarse clock; ours must be the same one, or a file created
+// here could look older than its directory.
+[[nodiscard]] inline UnixNanos file_clock_now() noexcept {
+  timespec t{};
+  clock_gettime(CLOCK_REALTIME_COARSE, &t);
+  return to_nanos(t);
+}
+[[nodiscard]] inline std::int64_t monotonic_now() noexcept {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return to_nanos(t);
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,63 @@
+// SEAM: a place where copies of objects live as local files: a device directory on ext4/xfs
+// (device_dir).
+//
+// Any thread may call any method. A copy's backing file is named by its object id alone. Of its
+// own accord the product only ever creates and unlinks backing files: mappings outlive what the
+// daemon can see.
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "backend/base/result.h"
+#include "backend/base/unique_fd.h"
+
+namespace kvcachefs {
+
+struct TierInfo {
+  std::string kind;  // "nvme"
+  std::string path;
+  std::array<std::uint8_t, 16> uuid{};
+  std::uint64_t size_limit_bytes = 0;  // 0: none was given
+};
+
+class Tier {
+ public:
+  virtual ~Tier() = default;
+  [[nodiscard]] virtual const TierInfo& info() const noexcept = 0;
+
+  // A new, empty backing file, open O_RDWR; owner root, mode 0600. Errors: EEXIST (that id has
+  // a file), ENOSPC, EDQUOT, EIO, EROFS.
+  virtual Result<UniqueFd> create(std::uint64_t object) = 0;
+  // `flags` are of open(2): an access mode, O_PATH, O_TRUNC, O_APPEND, O_DIRECT; symlinks are
+  // never followed. Errors: ENOENT (the copy is lost), EIO, EMFILE.
+  virtual Result<UniqueFd> open(std::uint64_t object, int flags) = 0;
+  // Errors: ENOENT (the copy is lost), EIO; EBADMSG (something else than a regular file stands
+  // there).
+  virtual Result<struct stat> status(std::uint64_t object) = 0;
+  // Absent is success. Errors: EIO, EROFS, EBUSY.
+  virtual Result<void> remove(std::uint64_t object) = 0;
+  // Moves a damaged copy to quarantine/, out of use, for a person to look at. Errors: as
+  // remove().
+  virtual Result<void> quarantine(std::uint64_t object) = 0;
+  // Writes all data of the device's filesystem that is dirty now. Waits for the disk. Errors:
+  // EIO, ENOSPC.
+  virtual Result<void> sync() = 0;
+  // Limits and free space of the filesystem below.
+  virtual Result<struct statvfs> space() = 0;
+  // Names this mount of the backing filesystem (it changes when the filesystem is mounted
+  // anew).
+  virtual Result<std::string> mount_identity() = 0;
+  // Every object id that has a backing file, for fsck and the collection of strays; `visit`
+  // returns false to end. Anything else found in objects/ is passed as `unknown` (path below
+  // the device).
+  virtual Result<void> each(const std::function<bool(std::uint64_t object)>& visit,
+                            const std::function<void(const std::string& path)>& unknown) = 0;
+};
+
+}  // namespace kvcachefs

@@ -1,0 +1,36 @@
+// Asks whether a mount answers, from a process that can be given up on: a thread of the daemon
+// that waited for the daemon's own mount could never be ended.
+//
+// The process is forked while the caller has one thread still, waits for its question, and
+// holds no descriptor but its end of the pipe.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+
+#include "backend/base/result.h"
+#include "backend/base/unique_fd.h"
+
+namespace kvcachefs {
+
+class AnswerProbe {
+ public:
+  // Call before the first thread starts. Errors: EAGAIN, ENOMEM, EMFILE.
+  static Result<AnswerProbe> prepare();
+  AnswerProbe(AnswerProbe&& other) noexcept;
+  AnswerProbe& operator=(AnswerProbe&&) = delete;
+  ~AnswerProbe();
+
+  // statfs(2) on the path, once per probe. Errors: ETIMEDOUT (no answer), and what statfs(2)
+  // gives: ENOTCONN is a dead mount.
+  Result<void> ask(const std::string& path, std::chrono::milliseconds patience);
+
+ private:
+  AnswerProbe(pid_t pid, UniqueFd pipe) noexcept : pid_(pid), pipe_(std::move(pipe)) {}
+  pid_t pid_ = -1;
+  UniqueFd pipe_;
+};
+
+}  // namespace kvcachefs

@@ -1,0 +1,461 @@
+#include "fs/config.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "backend/base/unique_fd.h"
+
+namespace kvcachefs {
+namespace {
+
+// A configuration file is a few lines; anything longer is the wrong file.
+constexpr std::size_t kMaxFileBytes = 1 << 20;
+
+Error refuse(std::string& problem, std::string text, int code = EINVAL) {
+  problem = std::move(text);
+  return fail(code, "configuration");
+}
+
+// ---- one setter a setting
+// ----------------------------------------------------------------------
+
+Result<void> set_nvme(Config& config, std::string_view value, std::string& problem) {
+  DeviceSetting device{.path = std::string(value), .size = std::nullopt, .size_text = {}};
+  // A digit after the last colon makes it a size; a directory with such a name takes a slash at
+  // its end.
+  const std::size_t colon = value.rfind(':');
+  if (colon != std::string_view::npos && colon + 1 < value.size() &&
+      value.find('/', colon) == std::string_view::npos && value[colon + 1] >= '0' &&
+      value[colon + 1] <= '9') {
+    const std::string_view size = value.substr(colon + 1);
+    const auto limit = parse_size_limit(size, kMinDeviceSize);
+    if (!limit) {
+      if (limit.error().code == ERANGE) {
+        return refuse(
+            problem,
+            fmt::format("'{}' is out of bounds: give 64MiB to 8EiB, or 1% to 100%", size),
+            ERANGE);
+      }
+      return refuse(
+          problem,
+          fmt::format("'{}' is not a size: write DIR:2TiB, DIR:500GB or DIR:80%", size));
+    }
+    device.path = std::string(value.substr(0, colon));
+    device.size = *limit;
+    device.size_text = std::string(size);
+  }
+  if (device.path.empty()) {
+    return refuse(problem,
+                  fmt::format("'{}' names no directory: write DIR or DIR:SIZE", value));
+  }
+  if (config.nvme.size() >= kMaxDevices) {
+    return refuse(
+        problem,
+        fmt::format("more than {} devices: join some below one filesystem", kMaxDevices),
+        ERANGE);
+  }
+  config.nvme.push_back(std::move(device));
+  return {};
+}
+
+Result<void> set_state(Config& config, std::string_view value, std::string& problem) {
+  if (value.empty()) return refuse(problem, "'' names no directory: write state=DIR");
+  config.state = std::string(value);
+  return {};
+}
+
+// A flag in a file may be `false`.
+template <bool Config::*field>
+Result<void> set_flag(Config& config, std::string_view value, std::string& problem) {
+  if (!value.empty() && value != "true" && value != "false") {
+    return refuse(problem, fmt::format("'{}' is not true or false", value));
+  }
+  config.*field = value != "false";
+  return {};
+}
+
+Result<void> set_data_path(Config& config, std::string_view value, std::string& problem) {
+  for (const auto choice :
+       {DataPathChoice::kAuto, DataPathChoice::kPassthrough, DataPathChoice::kDaemon}) {
+    if (value == name_of(choice)) {
+      config.data_path = choice;
+      return {};
+    }
+  }
+  return refuse(problem,
+                fmt::format("'{}' is no data path: say auto, passthrough or daemon", value));
+}
+
+Result<void> set_transport(Config& config, std::string_view value, std::string& problem) {
+  for (const auto choice :
+       {TransportChoice::kAuto, TransportChoice::kUring, TransportChoice::kDev}) {
+    if (value == name_of(choice)) {
+      config.transport = choice;
+      return {};
+    }
+  }
+  return refuse(problem, fmt::format("'{}' is no transport: say auto, uring or dev", value));
+}
+
+Result<void> set_policy(Config& config, std::string_view value, std::string& problem) {
+  if (value != "cache" && value != "keep") {
+    return refuse(problem, fmt::format("'{}' is no policy: say cache or keep", value));
+  }
+  config.keep_by_default = value == "keep";
+  return {};
+}
+
+Result<void> set_log(Config& config, std::string_view value, std::string& problem) {
+  if (value.empty())
+    return refuse(problem, "'' names no file: write log=FILE, or leave it out");
+  config.log_file = std::string(value);
+  return {};
+}
+
+Result<void> set_log_level(Config& config, std::string_view value, std::string& problem) {
+  constexpr std::array<std::pair<std::string_view, LogLevel>, 5> kLevels{
+      {{"debug", LogLevel::kDebug},
+       {"info", LogLevel::kInfo},
+       {"warn", LogLevel::kWarn},
+       {"error", LogLevel::kError},
+       {"off", LogLevel::kOff}}};
+  for (const auto& [name, level] : kLevels) {
+    if (value == name) {
+      config.log_level = level;
+      return {};
+    }
+  }
+  return refuse(problem,
+                fmt::format("'{}' is no level: say debug, info, warn, error or off", value));
+}
+
+template <std::uint64_t Config::*field>
+Result<void> set_memory(Config& config, std::string_view value, std::uint64_t min,
+                        std::uint64_t max, std::string& problem) {
+  const auto size = parse_size(value, min, max);
+  if (!size) {
+    if (size.error().code == ERANGE) {
+      return refuse(problem,
+                    fmt::format("'{}' is out of bounds: give {} to {}", value, format_size(min),
+                                format_size(max)),
+                    ERANGE);
+    }
+    return refuse(problem, fmt::format("'{}' is not a size: write 256MiB", value));
+  }
+  config.*field = *size;
+  return {};
+}
+
+Result<void> set_metadata_memory(Config& config, std::string_view value, std::string& problem) {
+  return set_memory<&Config::metadata_memory>(config, value, kMinMetadataMemory,
+                                              kMaxMetadataMemory, problem);
+}
+
+Result<void> set_ring_memory(Config& config, std::string_view value, std::string& problem) {
+  return set_memory<&Config::ring_memory>(config, value, kMinRingMemory, kMaxRingMemory,
+                                          problem);
+}
+
+Result<void> set_stop_timeout(Config& config, std::string_view value, std::string& problem) {
+  const auto timeout = parse_duration(value, std::chrono::nanoseconds{0}, kMaxStopTimeout);
+  if (!timeout) {
+    if (timeout.error().code == ERANGE) {
+      return refuse(problem, fmt::format("'{}' is out of bounds: give 0s to 10min", value),
+                    ERANGE);
+    }
+    return refuse(problem, fmt::format("'{}' is not a duration: write 20s or 1min", value));
+  }
+  config.stop_timeout = *timeout;
+  return {};
+}
+
+Result<void> set_nothing(Config&, std::string_view, std::string&) { return {}; }
+
+constexpr auto kFlag = SettingKind::kFlag;
+constexpr auto kValue = SettingKind::kValue;
+constexpr auto kList = SettingKind::kList;
+
+// name, value, kind, may stand in -o, in the file, help, setter.
+constexpr std::array kSettings = {
+    Setting{"nvme", "DIR[:SIZE]", kList, true, true,
+            "A directory on ext4 or xfs that holds the files' bytes; once for each device, at "
+            "least "
+            "one, at most 64. SIZE is how much of it may be used: 64MiB to 8EiB (2TiB, 500GB), "
+            "or a "
+            "share of the filesystem (80%); default 100%",
+            set_nvme},
+    Setting{
+        "state", "DIR", kValue, true, true,
+        "Where the metadata, the lock and the control socket live; made when it is not there, "
+        "mode 0700. Default: state in the first nvme directory",
+        set_state},
+    Setting{
+        "allow-other", "", kFlag, true, true,
+        "Lets other users than the one who mounts use the mount; permissions are checked in "
+        "either case. Default: off",
+        set_flag<&Config::allow_other>},
+    Setting{"data-path", "MODE", kValue, true, true,
+            "auto, passthrough (the kernel reads and writes local files itself) or daemon. "
+            "Default: "
+            "auto, which takes passthrough where the kernel has it",
+            set_data_path},
+    Setting{
+        "transport", "MODE", kValue, true, true,
+        "auto, uring (FUSE over io_uring) or dev (/dev/fuse). Default: auto, which takes uring "
+        "where the kernel has it",
+        set_transport},
+    Setting{
+        "policy", "POLICY", kValue, true, true,
+        "What a closed file is: cache (after a power cut it is exact or gone) or keep (each "
+        "close waits until the disk has it). Default: cache",
+        set_policy},
+    Setting{"metadata-memory", "SIZE", kValue, true, true,
+            "Memory for the database's caches and tables, 32MiB to 512MiB. Default: 256MiB",
+            set_metadata_memory},
+    Setting{"ring-memory", "SIZE", kValue, true, true,
+            "Memory for the request buffers of the io_uring transport, 4MiB to 4GiB. Default: "
+            "256MiB",
+            set_ring_memory},
+    Setting{"stop-timeout", "TIME", kValue, true, true,
+            "How long a stop waits for the users of a busy mount before it ends without them, "
+            "0s to "
+            "10min. Default: 20s",
+            set_stop_timeout},
+    Setting{
+        "log", "FILE", kValue, true, true,
+        "Appends the log to FILE. Default: standard error, which is the journal under systemd; "
+        "nowhere in the background",
+        set_log},
+    Setting{"log-level", "LEVEL", kValue, true, true,
+            "debug, info, warn, error or off. Default: info", set_log_level},
+    Setting{"foreground", "", kFlag, false, false,
+            "Stays in the foreground instead of returning when the mount answers. Default: off",
+            set_flag<&Config::foreground>},
+    Setting{"config", "FILE", kValue, true, false,
+            "Reads settings of the same names from a TOML file; -o and the command line win "
+            "over it. "
+            "Default: none",
+            set_nothing},
+};
+
+// ---- merging
+// -----------------------------------------------------------------------------------
+
+// Applies one source. A list setting starts anew with its first value there.
+Result<void> apply(Config& config, const std::vector<Assignment>& assignments,
+                   std::string_view prefix, std::string& problem) {
+  bool nvme_seen = false;
+  for (const Assignment& assignment : assignments) {
+    const Setting* setting = find_setting(assignment.name);
+    if (setting == nullptr) {
+      return refuse(problem, fmt::format("{}{}: no such option: see kvcachefs mount --help",
+                                         prefix, assignment.name));
+    }
+    if (setting->kind == kList && !std::exchange(nvme_seen, true)) config.nvme.clear();
+    std::string text;
+    const auto set = setting->set(config, assignment.value, text);
+    if (!set) {
+      return refuse(problem, fmt::format("{}{}: {}", prefix, assignment.name, text),
+                    set.error().code);
+    }
+  }
+  return {};
+}
+
+// The value of the last `config` in the assignments; the command line wins over -o.
+std::string config_file_of(const std::vector<Assignment>& options,
+                           const std::vector<Assignment>& command_line) {
+  std::string file;
+  for (const auto* source : {&options, &command_line}) {
+    for (const Assignment& assignment : *source) {
+      if (assignment.name == "config") file = assignment.value;
+    }
+  }
+  return file;
+}
+
+Result<std::string> read_file(const std::string& path, std::string& problem) {
+  UniqueFd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (!fd) {
+    return refuse(
+        problem,
+        fmt::format("--config: {}: {}: name a readable TOML file", path, std::strerror(errno)),
+        errno);
+  }
+  std::string text;
+  std::array<char, 4096> buffer;
+  while (true) {
+    const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      return refuse(problem,
+                    fmt::format("--config: {}: {}: name a readable TOML file", path,
+                                std::strerror(errno)),
+                    errno);
+    }
+    if (got == 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+    if (text.size() > kMaxFileBytes) {
+      return refuse(problem,
+                    fmt::format("--config: {}: longer than 1 MiB: is it the right file?", path),
+                    EFBIG);
+    }
+  }
+}
+
+bool is_inside(const std::string& path, const std::string& directory) {
+  return path == directory || directory == "/" ||
+         (path.size() > directory.size() && path.starts_with(directory) &&
+          path[directory.size()] == '/');
+}
+
+Result<std::string> absolute(const std::string& path, std::string_view option,
+                             std::string_view fix, std::string& problem) {
+  auto canonical = canonical_path(path);
+  if (!canonical) {
+    return refuse(
+        problem,
+        fmt::format("{}: {}: {}: {}", option, path, std::strerror(canonical.error().code), fix),
+        canonical.error().code);
+  }
+  return canonical;
+}
+
+// A directory that stands in `directory` would be hidden by the mount on it.
+Result<void> refuse_inside(const std::string& path, std::string_view option,
+                           const std::string& mountpoint, std::string& problem) {
+  if (!is_inside(path, mountpoint)) return {};
+  return refuse(problem,
+                fmt::format("{}: {}: is inside the mount point {}, which would hide it: "
+                            "choose another mount point",
+                            option, path, mountpoint));
+}
+
+Result<void> finish(Config& config, std::string& problem) {
+  if (config.mountpoint.empty()) {
+    return refuse(problem, "MOUNTPOINT: is missing: say where to mount");
+  }
+  if (config.nvme.empty()) {
+    return refuse(problem, "--nvme: is missing: name a directory on a local disk: --nvme DIR");
+  }
+  config.mountpoint = TRY(
+      absolute(config.mountpoint, "MOUNTPOINT", "make the directory first: mkdir -p", problem));
+  for (DeviceSetting& device : config.nvme) {
+    // Devices are resolved in full: what counts is the directory, not a link to it.
+    auto path = TRY(
+        absolute(device.path + "/.", "--nvme", "make the directory first: mkdir -p", problem));
+    device.path = std::move(path);
+    TRY(refuse_inside(device.path, "--nvme", config.mountpoint, problem));
+  }
+  for (std::size_t i = 0; i < config.nvme.size(); ++i) {
+    for (std::size_t j = i + 1; j < config.nvme.size(); ++j) {
+      if (config.nvme[i].path == config.nvme[j].path) {
+        return refuse(problem,
+                      fmt::format("--nvme: {}: is given twice: name each directory once",
+                                  config.nvme[i].path));
+      }
+    }
+  }
+  const std::string default_state = config.nvme.front().path + "/state";
+  if (config.state.empty()) config.state = default_state;
+  config.state =
+      TRY(absolute(config.state, "--state", "make its parent directory first", problem));
+  config.state_is_default = config.state == default_state;
+  TRY(refuse_inside(config.state, "--state", config.mountpoint, problem));
+  if (!config.log_file.empty()) {
+    config.log_file =
+        TRY(absolute(config.log_file, "--log", "make its directory first", problem));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::span<const Setting> settings() noexcept { return kSettings; }
+
+const Setting* find_setting(std::string_view name) noexcept {
+  for (const Setting& setting : kSettings) {
+    if (setting.name == name) return &setting;
+  }
+  return nullptr;
+}
+
+std::string_view name_of(DataPathChoice choice) noexcept {
+  switch (choice) {
+    case DataPathChoice::kAuto:
+      return "auto";
+    case DataPathChoice::kPassthrough:
+      return "passthrough";
+    case DataPathChoice::kDaemon:
+      return "daemon";
+  }
+  return "";
+}
+
+std::string_view name_of(TransportChoice choice) noexcept {
+  switch (choice) {
+    case TransportChoice::kAuto:
+      return "auto";
+    case TransportChoice::kUring:
+      return "uring";
+    case TransportChoice::kDev:
+      return "dev";
+  }
+  return "";
+}
+
+Result<std::string> canonical_path(const std::string& path) {
+  if (path.empty()) return fail(ENOENT, "an empty path");
+  std::string trimmed = path;
+  while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
+  const std::size_t slash = trimmed.rfind('/');
+  const std::string last = slash == std::string::npos ? trimmed : trimmed.substr(slash + 1);
+  // `/`, `.` and `..` have no name of their own that could be kept apart.
+  const bool whole = trimmed == "/" || last == "." || last == "..";
+  const std::string directory =
+      whole ? trimmed : (slash == std::string::npos ? "." : trimmed.substr(0, slash + 1));
+  std::array<char, PATH_MAX> resolved;
+  if (::realpath(directory.c_str(), resolved.data()) == nullptr) return fail_errno("realpath");
+  std::string out = resolved.data();
+  if (whole) return out;
+  if (out != "/") out += '/';
+  return out + last;
+}
+
+Result<Config> load_config(const ConfigSources& sources, std::string& problem) {
+  Config config;
+  config.mountpoint = sources.mountpoint;
+
+  KernelOptions of_lists;
+  std::vector<Assignment> from_lists;
+  for (const std::string& list : sources.option_lists) {
+    TRY(parse_mount_options(list, of_lists, from_lists, problem));
+  }
+  const std::string file = config_file_of(from_lists, sources.command_line);
+  if (!file.empty()) {
+    const std::string text = TRY(read_file(file, problem));
+    std::vector<Assignment> from_file;
+    TRY(parse_config_file(text, file, config.kernel, from_file, problem));
+    TRY(apply(config, from_file, file + ": ", problem));
+  }
+  // Again, now on top of what the file says: a list changes only the flags that it names.
+  from_lists.clear();
+  for (const std::string& list : sources.option_lists) {
+    TRY(parse_mount_options(list, config.kernel, from_lists, problem));
+  }
+  TRY(apply(config, from_lists, "-o ", problem));
+  TRY(apply(config, sources.command_line, "--", problem));
+  TRY(finish(config, problem));
+  return config;
+}
+
+}  // namespace kvcachefs

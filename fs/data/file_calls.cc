@@ -1,0 +1,146 @@
+// The calls on a descriptor.
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "fs/data/files.h"
+#include "fs/life/states.h"
+#include "fs/names/attrs.h"
+#include "fs/node/attributes.h"
+
+namespace kvcachefs {
+namespace {
+
+// One request copies at most this much, so that its thread comes back in bounded time; the
+// kernel asks for the rest.
+constexpr std::uint64_t kMostCopiedAtOnce = 64ull << 20;
+
+}  // namespace
+
+Result<std::size_t> Files::read(OpenFile& file, std::span<std::byte> out,
+                                std::uint64_t offset) {
+  const int fd = TRY(file.descriptor());
+  std::size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t got =
+        ::pread(fd, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return fail_errno("read");
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+Result<void> Files::strip_on_write(OpenFile& file, const Caller& caller) {
+  Inode& inode = *file.inode;
+  const std::lock_guard lock(inode.mutex);
+  if ((inode.record.mode & (S_ISUID | S_ISGID)) == 0 &&
+      (inode.record.flags & kInodeHasXattr) == 0)
+    return {};
+  InodeRecord next = inode.record;
+  Edit edit;
+  if (!TRY(strip_privileges(core_, inode.number, next, caller.uid == 0, edit))) return {};
+  next.ctime = file_clock_now();
+  TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
+  if (core_.notifications != nullptr) core_.notifications->invalidate_attributes(inode.number);
+  return {};
+}
+
+Result<std::size_t> Files::write(OpenFile& file, std::span<const std::byte> data,
+                                 std::uint64_t offset, const Caller& caller) {
+  const int fd = TRY(file.descriptor());
+  TRY(strip_on_write(file, caller));
+  std::size_t done = 0;
+  while (done < data.size()) {
+    const ssize_t put =
+        ::pwrite(fd, data.data() + done, data.size() - done, static_cast<off_t>(offset + done));
+    if (put < 0 && errno == EINTR) continue;
+    // As write(2): what got through before the disk was full counts, the next call gets the
+    // error.
+    if (put < 0 && done > 0) break;
+    if (put < 0) return fail_errno("write");
+    done += static_cast<std::size_t>(put);
+  }
+  return done;
+}
+
+Result<void> Files::make_durable(Inode& inode, int fd) {
+  if (::fdatasync(fd) != 0) return fail_errno("fdatasync");
+  {
+    const std::lock_guard lock(inode.mutex);
+    if (is_unsealed(inode.record.state) || (inode.record.flags & kInodeFsynced) == 0) {
+      TRY(publish_locked(core_, inode));
+    }
+    if ((inode.record.flags & kInodeFsynced) == 0) {
+      InodeRecord next = inode.record;
+      next.flags |= kInodeFsynced | kInodeKeep;
+      TRY(commit_record(core_, inode, std::move(next), {}));
+    }
+  }
+  return core_.catalog.sync();
+}
+
+Result<void> Files::make_durable(InodeNumber number) {
+  const InodePtr inode = TRY(core_.table.get(number));
+  if (!inode->is_file()) return core_.catalog.sync();
+  UniqueFd fd;
+  {
+    const std::lock_guard lock(inode->mutex);
+    Tier* tier = TRY(core_.devices->of(*inode));
+    fd = TRY(tier->open(inode->record.object, O_RDONLY));
+  }
+  return make_durable(*inode, fd.get());
+}
+
+Result<void> Files::flush(OpenFile& file) {
+  if (!file.writable()) return {};
+  TRY(publish(core_, *file.inode));
+  if (!core_.options.keep_by_default) return {};
+  return make_durable(*file.inode, TRY(file.descriptor()));
+}
+
+Result<void> Files::fsync(OpenFile& file, bool /*data_only*/) {
+  return make_durable(*file.inode, TRY(file.descriptor()));
+}
+
+Result<void> Files::fallocate(OpenFile& file, int mode, std::uint64_t offset,
+                              std::uint64_t length, const Caller& caller) {
+  const bool supported = mode == 0 || mode == FALLOC_FL_KEEP_SIZE ||
+                         mode == (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE) ||
+                         mode == FALLOC_FL_ZERO_RANGE ||
+                         mode == (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE);
+  if (!supported) return fail(EOPNOTSUPP, "fallocate mode");
+  const int fd = TRY(file.descriptor());
+  TRY(strip_on_write(file, caller));
+  while (::fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0) {
+    if (errno != EINTR) return fail_errno("fallocate");
+  }
+  return {};
+}
+
+Result<std::uint64_t> Files::seek(OpenFile& file, std::uint64_t offset, int whence) {
+  if (whence != SEEK_DATA && whence != SEEK_HOLE) return fail(EINVAL, "lseek");
+  const off_t at = ::lseek(TRY(file.descriptor()), static_cast<off_t>(offset), whence);
+  if (at < 0) return fail_errno("lseek");
+  return static_cast<std::uint64_t>(at);
+}
+
+Result<std::uint64_t> Files::copy_range(OpenFile& from, std::uint64_t from_offset, OpenFile& to,
+                                        std::uint64_t to_offset, std::uint64_t length,
+                                        const Caller& caller) {
+  const int in = TRY(from.descriptor());
+  const int out = TRY(to.descriptor());
+  TRY(strip_on_write(to, caller));
+  off_t in_at = static_cast<off_t>(from_offset);
+  off_t out_at = static_cast<off_t>(to_offset);
+  const ssize_t copied =
+      ::copy_file_range(in, &in_at, out, &out_at, std::min(length, kMostCopiedAtOnce), 0);
+  if (copied < 0) return fail_errno("copy_file_range");
+  return static_cast<std::uint64_t>(copied);
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,234 @@
+// Opening and closing; the calls that move bytes are in file_calls.cc.
+#include "fs/data/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/base/log.h"
+#include "fs/life/drop.h"
+#include "fs/life/states.h"
+#include "fs/names/attrs.h"
+#include "fs/node/attributes.h"
+
+namespace kvcachefs {
+
+// One id an object, kept as long as the inode is in memory: the kernel refuses a second id for
+// a file that is open, even one that names the same backing file.
+Result<int> Files::backing_id_of(Inode& inode, Tier& tier, int fd) {
+  if (inode.backing_id != 0 && inode.backing_object == inode.record.object)
+    return inode.backing_id;
+  if (inode.backing_id != 0) {
+    core_.backing_ids->close(inode.backing_id);
+    inode.backing_id = 0;
+  }
+  UniqueFd path;
+  if (fd < 0) {
+    path = TRY(tier.open(inode.record.object, O_PATH));
+    fd = path.get();
+  }
+  inode.backing_id = TRY(core_.backing_ids->open(fd));
+  inode.backing_object = inode.record.object;
+  return inode.backing_id;
+}
+
+// A new object takes the place of the published one; the old one stays as `previous` until the
+// new one is published.
+Result<void> Files::start_rewrite(Inode& inode) {
+  const ObjectId object = TRY(core_.catalog.next_id());
+  NewCopy copy = TRY(core_.devices->create_copy(object));
+  InodeRecord next = inode.record;
+  next.previous_object = next.object;
+  next.previous_state = next.state;
+  next.object = object;
+  Edit edit;
+  edit.put_object(
+      object,
+      ObjectRecord{
+          .inode = inode.number, .device = copy.device, .chunk_crc32c = {}, .sealed = {}});
+  enter_state(inode.number, next, DataState::kUnpublished, edit);
+  if (const Result<void> committed =
+          commit_record(core_, inode, std::move(next), std::move(edit));
+      !committed.ok()) {
+    static_cast<void>(core_.devices->at(copy.device).remove(object).ok());
+    return committed.error();
+  }
+  inode.device = copy.device;
+  return {};
+}
+
+Result<void> Files::truncate_at_open(Inode& inode, Tier& tier, const Caller& caller) {
+  {
+    InodeRecord next = inode.record;
+    Edit edit;
+    if (TRY(strip_privileges(core_, inode.number, next, caller.uid == 0, edit))) {
+      next.ctime = file_clock_now();
+      TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
+    }
+  }
+  const bool published =
+      inode.record.state == DataState::kPublished || inode.record.state == DataState::kSealed;
+  const bool named = inode.record.nlink > 0;
+  if (published && named && inode.opens == 0 && (inode.record.flags & kInodeFsynced) == 0) {
+    const Result<struct stat> standing = tier.status(inode.record.object);
+    if (standing.ok() && standing->st_size > 0) return start_rewrite(inode);
+  }
+  if (published) {
+    InodeRecord next = inode.record;
+    Edit edit;
+    prepare_change(inode.number, next, edit);
+    next.flags |= kInodeKeep;
+    TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
+  }
+  const UniqueFd fd = TRY(tier.open(inode.record.object, O_RDWR));
+  if (::ftruncate(fd.get(), 0) != 0) return fail_errno("truncate");
+  return {};
+}
+
+Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller) {
+  const InodePtr inode = TRY(core_.table.get(number));
+  if (!inode->is_file()) return fail(EINVAL, "open of something else than a file");
+  const Result<struct stat> checked = checked_status(core_, *inode);
+  // ESTALE makes the kernel look the name up again, and find the miss.
+  if (!checked.ok())
+    return fail(checked.error().code == ENOENT ? ESTALE : checked.error().code,
+                checked.error().what);
+  std::unique_lock lock(inode->mutex);
+  if ((flags & O_TRUNC) != 0) {
+    Tier* tier = TRY(core_.devices->of(*inode));
+    TRY(truncate_at_open(*inode, *tier, caller));
+  }
+  return open_locked(inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL), {}, lock);
+}
+
+Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
+                                  std::unique_lock<std::mutex>& lock) {
+  Tier* tier = TRY(core_.devices->of(*inode));
+  const bool writable = (flags & O_ACCMODE) != O_RDONLY;
+  if (writable && (inode->record.state == DataState::kPublished ||
+                   inode->record.state == DataState::kSealed)) {
+    InodeRecord next = inode->record;
+    const bool was_sealed = next.state == DataState::kSealed;
+    Edit edit;
+    prepare_change(inode->number, next, edit);
+    TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
+    // A power cut must not find bytes changed under a record that still says "sealed".
+    if (was_sealed && core_.on_sync_wanted) core_.on_sync_wanted();
+  }
+  auto file = std::make_unique<OpenFile>(inode, flags, *tier, inode->record.object);
+  if (core_.passthrough()) {
+    const Result<int> id = backing_id_of(*inode, *tier, fd.get());
+    if (!id.ok()) return id.error();
+    const bool watch_writes = writable && TRY(has_privileges(core_, *inode));
+    file->mode = watch_writes ? ServeMode::kPassthroughDirect : ServeMode::kPassthrough;
+  } else {
+    // Pages that readers filled stay right: the kernel drops them itself where a direct write
+    // or a truncate goes.
+    file->mode = writable ? ServeMode::kDirect : ServeMode::kCached;
+    if (!fd)
+      fd = TRY(tier->open(inode->record.object, (writable ? O_RDWR : O_RDONLY) |
+                                                    (flags & (O_SYNC | O_DSYNC | O_NOATIME))));
+    file->adopt(std::move(fd));
+  }
+  ++inode->opens;
+  if (writable) {
+    ++inode->writers;
+    ++inode->write_opens;
+  }
+  const Opened opened{.file = file.get(),
+                      .mode = file->mode,
+                      .backing_id = inode->backing_id,
+                      .wants_flush = writable};
+  lock.unlock();
+  core_.counters.open_files.fetch_add(1, std::memory_order_relaxed);
+  const std::lock_guard table_lock(open_mutex_);
+  open_.emplace(file.get(), std::move(file));
+  return opened;
+}
+
+Result<Created> Files::finish_create(Namespace::Made&& made, int flags) {
+  Created created;
+  {
+    std::unique_lock lock(made.inode->mutex);
+    created.opened = TRY(open_locked(made.inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL),
+                                     std::move(made.copy.fd), lock));
+  }
+  const std::lock_guard lock(made.inode->mutex);
+  created.entry.inode = made.inode->number;
+  created.entry.generation = made.inode->record.generation;
+  struct stat backing {};
+  Tier* tier = TRY(core_.devices->of(*made.inode));
+  backing = TRY(tier->status(made.inode->record.object));
+  created.entry.attributes = merge_attributes(made.inode->number, made.inode->record, &backing);
+  created.entry.entry_timeout_s = kEntryTimeout;
+  created.entry.attribute_timeout_s = attribute_timeout(*made.inode);
+  core_.table.add_lookup(made.inode);
+  return created;
+}
+
+Result<Created> Files::create(InodeNumber parent, std::string_view name, mode_t mode, int flags,
+                              const Caller& caller) {
+  mode = (mode & ~static_cast<mode_t>(S_IFMT)) | S_IFREG;
+  return finish_create(
+      TRY(names_.make(parent, name,
+                      {.mode = mode, .rdev = 0, .target = {}, .state = DataState::kUnpublished},
+                      caller)),
+      flags);
+}
+
+Result<Created> Files::make_tmpfile(InodeNumber parent, mode_t mode, int flags,
+                                    const Caller& caller) {
+  mode = (mode & ~static_cast<mode_t>(S_IFMT)) | S_IFREG;
+  return finish_create(
+      TRY(names_.make(parent, {},
+                      {.mode = mode, .rdev = 0, .target = {}, .state = DataState::kUnpublished},
+                      caller)),
+      flags);
+}
+
+void Files::release(OpenFile& file) {
+  std::unique_ptr<OpenFile> last;
+  {
+    const std::lock_guard lock(open_mutex_);
+    const auto at = open_.find(&file);
+    if (at == open_.end()) return;
+    last = std::move(at->second);
+    open_.erase(at);
+  }
+  core_.counters.open_files.fetch_sub(1, std::memory_order_relaxed);
+  Inode& inode = *last->inode;
+  bool seal = false;
+  {
+    const std::lock_guard lock(inode.mutex);
+    --inode.opens;
+    if (last->writable()) {
+      --inode.writers;
+      const bool published = inode.record.state != DataState::kUnpublished;
+      if (inode.writers == 0 && published && inode.record.nlink > 0) {
+        // What was stored after the last FLUSH (through a mapping, or a duplicate of the
+        // descriptor) counts too.
+        if (const Result<void> stamped = publish_locked(core_, inode); !stamped.ok()) {
+          log_warn("stamp at release failed inode={} errno={}", inode.number,
+                   stamped.error().code);
+        }
+        seal = is_unsealed(inode.record.state);
+      }
+    }
+  }
+  if (seal && core_.on_unwritten) core_.on_unwritten(inode.number);
+}
+
+void Files::release_all() {
+  std::unordered_map<OpenFile*, std::unique_ptr<OpenFile>> open;
+  {
+    const std::lock_guard lock(open_mutex_);
+    open.swap(open_);
+  }
+  for (const auto& [file, owner] : open) {
+    const std::lock_guard lock(file->inode->mutex);
+    --file->inode->opens;
+    if (file->writable()) --file->inode->writers;
+  }
+}
+
+}  // namespace kvcachefs

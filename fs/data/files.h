@@ -1,0 +1,60 @@
+// Open files: open, create, release, and the calls on a descriptor.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "fs/names/namespace.h"
+#include "fs/node/core.h"
+#include "fs/node/open_file.h"
+
+namespace kvcachefs {
+
+class Files {
+ public:
+  Files(Core& core, Namespace& names) : core_(core), names_(names) {}
+
+  // As the methods of the same names in fs/volume.h.
+  Result<Opened> open(InodeNumber inode, int flags, const Caller& caller);
+  Result<Created> create(InodeNumber parent, std::string_view name, mode_t mode, int flags,
+                         const Caller& caller);
+  Result<Created> make_tmpfile(InodeNumber parent, mode_t mode, int flags,
+                               const Caller& caller);
+  Result<std::size_t> read(OpenFile& file, std::span<std::byte> out, std::uint64_t offset);
+  Result<std::size_t> write(OpenFile& file, std::span<const std::byte> data,
+                            std::uint64_t offset, const Caller& caller);
+  Result<void> flush(OpenFile& file);
+  void release(OpenFile& file);
+  Result<void> fsync(OpenFile& file, bool data_only);
+  Result<void> fallocate(OpenFile& file, int mode, std::uint64_t offset, std::uint64_t length,
+                         const Caller& caller);
+  Result<std::uint64_t> seek(OpenFile& file, std::uint64_t offset, int whence);
+  Result<std::uint64_t> copy_range(OpenFile& from, std::uint64_t from_offset, OpenFile& to,
+                                   std::uint64_t to_offset, std::uint64_t length,
+                                   const Caller& caller);
+
+  // fdatasync, then the sticky mark, both durable when it returns. `fd` is of the inode's
+  // object.
+  Result<void> make_durable(Inode& inode, int fd);
+  // The same for a file that nobody needs to have open: policy keep's rename and link.
+  Result<void> make_durable(InodeNumber number);
+  // Lets go of what is still open: the kernel's side has gone.
+  void release_all();
+
+ private:
+  Result<Opened> open_locked(const InodePtr& inode, int flags, UniqueFd fd,
+                             std::unique_lock<std::mutex>& lock);
+  Result<Created> finish_create(Namespace::Made&& made, int flags);
+  Result<void> truncate_at_open(Inode& inode, Tier& tier, const Caller& caller);
+  Result<void> start_rewrite(Inode& inode);
+  Result<int> backing_id_of(Inode& inode, Tier& tier, int fd);
+  Result<void> strip_on_write(OpenFile& file, const Caller& caller);
+
+  Core& core_;
+  Namespace& names_;
+  std::mutex open_mutex_;
+  std::unordered_map<OpenFile*, std::unique_ptr<OpenFile>> open_;  // guarded by open_mutex_
+};
+
+}  // namespace kvcachefs

@@ -1,0 +1,48 @@
+// What every handler needs to find: the volume, the counters, the workers for slow calls.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "backend/base/worker_pool.h"
+#include "fs/fuse/libfuse.h"
+#include "fs/stats.h"
+#include "fs/volume.h"
+
+namespace kvcachefs {
+
+// One per session; libfuse hands it to the handlers as their user data.
+struct OperationContext {
+  Volume* volume = nullptr;
+  Stats stats;
+  // Runs the calls that may wait for a disk; their answers come from its threads, which live as
+  // long as the session. At most `parked_limit` requests are there at a time: of a ring, parked
+  // requests may take at most half of the entries.
+  WorkerPool* slow_calls = nullptr;
+  std::atomic<std::size_t> parked_limit{0};
+  std::atomic<std::size_t> parked{0};
+  // Called with the kernel's INIT.
+  std::function<void(fuse_conn_info&)> negotiate;
+};
+
+[[nodiscard]] inline OperationContext& context_of(fuse_req_t request) noexcept {
+  return *static_cast<OperationContext*>(fuse_req_userdata(request));
+}
+[[nodiscard]] inline Volume& volume_of(fuse_req_t request) noexcept {
+  return *context_of(request).volume;
+}
+
+[[nodiscard]] inline Caller caller_of(fuse_req_t request) noexcept {
+  const fuse_ctx* context = fuse_req_ctx(request);
+  return Caller{
+      .uid = context->uid, .gid = context->gid, .pid = context->pid, .umask = context->umask};
+}
+
+// The FUSE file handle is the address of the open file.
+[[nodiscard]] inline OpenFile* file_of(const fuse_file_info* info) noexcept {
+  return info == nullptr ? nullptr : reinterpret_cast<OpenFile*>(info->fh);
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,28 @@
+// What is agreed with the kernel at INIT: which capabilities are asked for, and why some are
+// not.
+#pragma once
+
+#include <cstddef>
+
+#include "fs/fuse/libfuse.h"
+
+namespace kvcachefs {
+
+struct Wishes {
+  bool passthrough = true;
+  bool io_uring = true;
+  // The first device is on a stacked filesystem (overlayfs): ours then cannot be stacked upon
+  // itself.
+  bool stacked_backing = false;
+  std::size_t max_write = 0;
+};
+
+struct Offers {
+  bool passthrough = false;
+  bool io_uring = false;
+};
+
+// Settles the connection. Runs in libfuse's init callback.
+Offers negotiate(fuse_conn_info& connection, const Wishes& wishes) noexcept;
+
+}  // namespace kvcachefs

@@ -1,0 +1,62 @@
+// GETATTR, SETATTR, STATFS.
+#include "fs/fuse/ops.h"
+
+namespace kvcachefs {
+
+namespace {
+
+std::optional<UnixNanos> time_of(int to_set, int given, int now,
+                                 const timespec& time) noexcept {
+  if ((to_set & now) != 0) return kTimeNow;
+  if ((to_set & given) != 0) return to_nanos(time);
+  return std::nullopt;
+}
+
+// The kernel's FATTR_KILL_SUIDGID, which libfuse passes under another name.
+constexpr int kKillSetIdBits = 1 << 11;
+
+SetAttributes decode(const struct stat& attributes, int to_set) noexcept {
+  SetAttributes change;
+  if ((to_set & FUSE_SET_ATTR_MODE) != 0) change.mode = attributes.st_mode;
+  if ((to_set & FUSE_SET_ATTR_UID) != 0) change.uid = attributes.st_uid;
+  if ((to_set & FUSE_SET_ATTR_GID) != 0) change.gid = attributes.st_gid;
+  if ((to_set & FUSE_SET_ATTR_SIZE) != 0) {
+    change.size = static_cast<std::uint64_t>(attributes.st_size);
+  }
+  change.atime =
+      time_of(to_set, FUSE_SET_ATTR_ATIME, FUSE_SET_ATTR_ATIME_NOW, attributes.st_atim);
+  change.mtime =
+      time_of(to_set, FUSE_SET_ATTR_MTIME, FUSE_SET_ATTR_MTIME_NOW, attributes.st_mtim);
+  change.ctime = time_of(to_set, FUSE_SET_ATTR_CTIME, 0, attributes.st_ctim);
+  // A request that sets nothing is how the kernel, before a passthrough write, says that
+  // privileges have to go.
+  change.kill_suid_sgid = (to_set & kKillSetIdBits) != 0 || to_set == 0;
+  return change;
+}
+
+}  // namespace
+
+void op_getattr(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) noexcept {
+  Reply reply(request, Operation::kGetattr);
+  const Result<AttributesReply> attributes = reply.volume().attributes(inode);
+  if (!attributes) return reply.error(attributes.error());
+  reply.attributes(*attributes);
+}
+
+void op_setattr(fuse_req_t request, fuse_ino_t inode, struct stat* attributes, int to_set,
+                fuse_file_info* info) noexcept {
+  Reply reply(request, Operation::kSetattr);
+  const Result<AttributesReply> changed = reply.volume().set_attributes(
+      inode, decode(*attributes, to_set), file_of(info), caller_of(request));
+  if (!changed) return reply.error(changed.error());
+  reply.attributes(*changed);
+}
+
+void op_statfs(fuse_req_t request, fuse_ino_t) noexcept {
+  Reply reply(request, Operation::kStatfs);
+  const Result<struct statvfs> space = reply.volume().statfs();
+  if (!space) return reply.error(space.error());
+  reply.space(*space);
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,109 @@
+// READDIR and READDIRPLUS.
+#include <vector>
+
+#include "fs/fuse/ops.h"
+
+namespace kvcachefs {
+
+namespace {
+
+bool is_dots(const std::string& name) noexcept { return name == "." || name == ".."; }
+
+struct stat name_attributes(const DirEntry& entry) noexcept {
+  struct stat attributes {};
+  attributes.st_ino = entry.inode;
+  attributes.st_mode = static_cast<mode_t>(entry.type) << 12;  // DT_* to S_IFMT
+  return attributes;
+}
+
+// Fills one answer with entries.
+class Listing {
+ public:
+  Listing(Reply& reply, std::span<std::byte> buffer, bool plus)
+      : request_(reply.request()), volume_(reply.volume()), buffer_(buffer), plus_(plus) {}
+
+  // False: there is no room for it.
+  bool add(const ListedEntry& listed) {
+    char* place = reinterpret_cast<char*>(buffer_.data()) + used_;
+    const std::size_t room = buffer_.size() - used_;
+    const auto cookie = static_cast<off_t>(listed.entry.cookie);
+    std::size_t size = 0;
+    if (plus_) {
+      // The kernel takes no lookup for "." and ".."; a node id of 0 says that only the name is
+      // given.
+      const bool counted = listed.plus.has_value() && !is_dots(listed.entry.name);
+      fuse_entry_param param{};
+      if (counted) {
+        param = to_entry_param(*listed.plus);
+      } else {
+        param.attr = name_attributes(listed.entry);
+      }
+      size = fuse_add_direntry_plus(request_, place, room, listed.entry.name.c_str(), &param,
+                                    cookie);
+      if (size > room) return false;
+      if (counted) {
+        counted_.push_back(listed.plus->inode);
+      } else if (listed.plus.has_value()) {
+        surplus_.push_back(listed.plus->inode);
+      }
+    } else {
+      const struct stat attributes = name_attributes(listed.entry);
+      size = fuse_add_direntry(request_, place, room, listed.entry.name.c_str(), &attributes,
+                               cookie);
+      if (size > room) return false;
+    }
+    used_ += size;
+    return true;
+  }
+
+  void answer(Reply& reply, const Result<void>& listed) {
+    // An error after some entries shows again when the kernel asks for what follows them.
+    if (!listed && used_ == 0) {
+      reply.error(listed.error());
+    } else if (!reply.entries(buffer_.data(), used_)) {
+      for (const InodeNumber inode : counted_) volume_.forget(inode, 1);
+    }
+    for (const InodeNumber inode : surplus_) volume_.forget(inode, 1);
+  }
+
+ private:
+  fuse_req_t request_;
+  Volume& volume_;
+  std::span<std::byte> buffer_;
+  std::size_t used_ = 0;
+  bool plus_;
+  std::vector<InodeNumber> counted_;
+  std::vector<InodeNumber> surplus_;
+};
+
+void read_directory(Reply reply, fuse_ino_t inode, std::size_t size, off_t offset, bool plus) {
+  const std::span<std::byte> buffer = reply.buffer(size);
+  if (buffer.empty() && size != 0) return reply.error(fail(ENOMEM, "buffer for a readdir"));
+  Listing listing(reply, buffer, plus);
+  const Result<void> listed =
+      reply.volume().list(inode, static_cast<std::uint64_t>(offset), plus,
+                          [&listing](const ListedEntry& entry) { return listing.add(entry); });
+  listing.answer(reply, listed);
+}
+
+}  // namespace
+
+// A directory has no state of ours while it is open: its cookies are good for ever. Saying so
+// once spares the kernel two requests for each later opendir, and makes it keep what it has
+// read of a directory until a name in it changes (through this mount, or by a notification of
+// ours).
+void op_opendir(fuse_req_t request, fuse_ino_t, fuse_file_info*) noexcept {
+  fuse_reply_err(request, ENOSYS);
+}
+
+void op_readdir(fuse_req_t request, fuse_ino_t inode, std::size_t size, off_t offset,
+                fuse_file_info*) noexcept {
+  read_directory(Reply(request, Operation::kReaddir), inode, size, offset, /*plus=*/false);
+}
+
+void op_readdirplus(fuse_req_t request, fuse_ino_t inode, std::size_t size, off_t offset,
+                    fuse_file_info*) noexcept {
+  read_directory(Reply(request, Operation::kReaddirplus), inode, size, offset, /*plus=*/true);
+}
+
+}  // namespace kvcachefs

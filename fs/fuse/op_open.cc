@@ -1,0 +1,52 @@
+// OPEN, CREATE, O_TMPFILE, RELEASE.
+#include <fcntl.h>
+
+#include "fs/fuse/ops.h"
+
+namespace kvcachefs {
+
+namespace {
+
+void answer_created(Reply reply, const Result<Created>& created,
+                    fuse_file_info& info) noexcept {
+  if (!created) return reply.error(created.error());
+  Volume& volume = reply.volume();
+  if (reply.created(*created, info)) return;
+  // Nobody took it: the file stays, as after an open(2) that a signal ended too late.
+  volume.release(*created->opened.file);
+  volume.forget(created->entry.inode, 1);
+}
+
+}  // namespace
+
+void op_open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept {
+  Reply reply(request, Operation::kOpen);
+  Volume& volume = reply.volume();
+  const Result<Opened> opened = volume.open(inode, info->flags, caller_of(request));
+  if (!opened) return reply.error(opened.error());
+  if (!reply.opened(*opened, *info)) volume.release(*opened->file);
+}
+
+void op_create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode,
+               fuse_file_info* info) noexcept {
+  Reply reply(request, Operation::kCreate);
+  const Result<Created> created =
+      reply.volume().create(parent, name, mode, info->flags, caller_of(request));
+  answer_created(std::move(reply), created, *info);
+}
+
+void op_tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode,
+                fuse_file_info* info) noexcept {
+  Reply reply(request, Operation::kTmpfile);
+  const Result<Created> created =
+      reply.volume().make_tmpfile(parent, mode, info->flags, caller_of(request));
+  answer_created(std::move(reply), created, *info);
+}
+
+void op_release(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
+  Reply reply(request, Operation::kRelease);
+  reply.volume().release(*file_of(info));
+  reply.ok();
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,59 @@
+// What may wait for a disk: FLUSH, FSYNC, FSYNCDIR, FALLOCATE, COPY_FILE_RANGE.
+#include <algorithm>
+
+#include "fs/fuse/ops.h"
+
+namespace kvcachefs {
+
+void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
+  Reply reply(request, Operation::kFlush);
+  OpenFile& file = *file_of(info);
+  if (!reply.volume().flush_is_slow(file)) return reply.result(reply.volume().flush(file));
+  run_slowly(std::move(reply),
+             [&file](Reply& answer) { answer.result(answer.volume().flush(file)); });
+}
+
+void op_fsync(fuse_req_t request, fuse_ino_t, int data_only, fuse_file_info* info) noexcept {
+  OpenFile& file = *file_of(info);
+  run_slowly(Reply(request, Operation::kFsync), [&file, data_only](Reply& answer) {
+    answer.result(answer.volume().fsync(file, data_only != 0));
+  });
+}
+
+void op_fsyncdir(fuse_req_t request, fuse_ino_t inode, int, fuse_file_info*) noexcept {
+  run_slowly(Reply(request, Operation::kFsyncdir),
+             [inode](Reply& answer) { answer.result(answer.volume().fsync_directory(inode)); });
+}
+
+void op_fallocate(fuse_req_t request, fuse_ino_t, int mode, off_t offset, off_t length,
+                  fuse_file_info* info) noexcept {
+  OpenFile& file = *file_of(info);
+  run_slowly(
+      Reply(request, Operation::kFallocate),
+      [&file, mode, offset, length, caller = caller_of(request)](Reply& answer) {
+        answer.result(answer.volume().fallocate(file, mode, static_cast<std::uint64_t>(offset),
+                                                static_cast<std::uint64_t>(length), caller));
+      });
+}
+
+void op_copy_file_range(fuse_req_t request, fuse_ino_t, off_t from_offset,
+                        fuse_file_info* from_info, fuse_ino_t, off_t to_offset,
+                        fuse_file_info* to_info, std::size_t length, int flags) noexcept {
+  Reply reply(request, Operation::kCopyFileRange);
+  if (flags != 0) return reply.error(fail(EINVAL, "copy_file_range flags"));
+  // The answer carries 32 bits; the caller goes on where a copy ended.
+  constexpr std::size_t kMost = 0x7fff'f000;
+  OpenFile& from = *file_of(from_info);
+  OpenFile& to = *file_of(to_info);
+  run_slowly(
+      std::move(reply), [&from, &to, from_offset, to_offset, length = std::min(length, kMost),
+                         caller = caller_of(request)](Reply& answer) {
+        const Result<std::uint64_t> copied =
+            answer.volume().copy_range(from, static_cast<std::uint64_t>(from_offset), to,
+                                       static_cast<std::uint64_t>(to_offset), length, caller);
+        if (!copied) return answer.error(copied.error());
+        answer.written(*copied);
+      });
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,112 @@
+// The handlers, a file to each kind of request: decode, call the volume, answer. No policy.
+//
+// Any thread of the session calls them; they throw nothing, and on a ring's thread they wait
+// for nothing but the local filesystem and the catalog.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "fs/fuse/reply.h"
+
+namespace kvcachefs {
+
+// What libfuse is given.
+[[nodiscard]] const fuse_lowlevel_ops& operation_table() noexcept;
+
+// Runs `work(reply)` on a worker, for calls that may wait for a disk. When too many requests
+// are parked there already it runs here and now: a stall of this thread is bounded by one call,
+// an unbounded queue is not.
+template <class Work>
+void run_slowly(Reply reply, Work work) {
+  OperationContext& context = reply.context();
+  // Counted first and compared then: who sets the limit to 0 and sees no parked request knows
+  // that none follows.
+  if (context.parked.fetch_add(1) >= context.parked_limit.load()) {
+    context.parked.fetch_sub(1);
+    work(reply);
+    return;
+  }
+  auto shared = std::make_shared<Reply>(std::move(reply));
+  const auto task = [&context, shared, work = std::move(work)] {
+    work(*shared);
+    context.parked.fetch_sub(1);
+  };
+  if (!context.slow_calls->try_post(task)) task();
+}
+
+// op_lookup.cc
+void op_lookup(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept;
+void op_forget(fuse_req_t request, fuse_ino_t inode, std::uint64_t lookups) noexcept;
+void op_forget_multi(fuse_req_t request, std::size_t count, fuse_forget_data* forgets) noexcept;
+// Answers with what a new or found name is, and gives the lookup back when nobody is there to
+// take it.
+void answer_entry(Reply reply, const Result<Entry>& entry) noexcept;
+
+// op_attr.cc
+void op_getattr(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept;
+void op_setattr(fuse_req_t request, fuse_ino_t inode, struct stat* attributes, int to_set,
+                fuse_file_info* info) noexcept;
+void op_statfs(fuse_req_t request, fuse_ino_t inode) noexcept;
+
+// op_names.cc
+void op_readlink(fuse_req_t request, fuse_ino_t inode) noexcept;
+void op_mknod(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode,
+              dev_t rdev) noexcept;
+void op_mkdir(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode) noexcept;
+void op_unlink(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept;
+void op_rmdir(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept;
+void op_symlink(fuse_req_t request, const char* target, fuse_ino_t parent,
+                const char* name) noexcept;
+void op_rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
+               const char* new_name, unsigned flags) noexcept;
+void op_link(fuse_req_t request, fuse_ino_t inode, fuse_ino_t new_parent,
+             const char* new_name) noexcept;
+
+// op_open.cc
+void op_open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept;
+void op_create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode,
+               fuse_file_info* info) noexcept;
+void op_tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode,
+                fuse_file_info* info) noexcept;
+void op_release(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept;
+
+// op_data.cc
+void op_read(fuse_req_t request, fuse_ino_t inode, std::size_t size, off_t offset,
+             fuse_file_info* info) noexcept;
+void op_write(fuse_req_t request, fuse_ino_t inode, const char* bytes, std::size_t size,
+              off_t offset, fuse_file_info* info) noexcept;
+void op_lseek(fuse_req_t request, fuse_ino_t inode, off_t offset, int whence,
+              fuse_file_info* info) noexcept;
+void op_ioctl(fuse_req_t request, fuse_ino_t inode, int command, void* argument,
+              fuse_file_info* info, unsigned flags, const void* in, std::size_t in_size,
+              std::size_t out_size) noexcept;
+
+// op_sync.cc
+void op_flush(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept;
+void op_fsync(fuse_req_t request, fuse_ino_t inode, int data_only,
+              fuse_file_info* info) noexcept;
+void op_fsyncdir(fuse_req_t request, fuse_ino_t inode, int data_only,
+                 fuse_file_info* info) noexcept;
+void op_fallocate(fuse_req_t request, fuse_ino_t inode, int mode, off_t offset, off_t length,
+                  fuse_file_info* info) noexcept;
+void op_copy_file_range(fuse_req_t request, fuse_ino_t from, off_t from_offset,
+                        fuse_file_info* from_info, fuse_ino_t to, off_t to_offset,
+                        fuse_file_info* to_info, std::size_t length, int flags) noexcept;
+
+// op_dir.cc
+void op_opendir(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept;
+void op_readdir(fuse_req_t request, fuse_ino_t inode, std::size_t size, off_t offset,
+                fuse_file_info* info) noexcept;
+void op_readdirplus(fuse_req_t request, fuse_ino_t inode, std::size_t size, off_t offset,
+                    fuse_file_info* info) noexcept;
+
+// op_xattr.cc
+void op_setxattr(fuse_req_t request, fuse_ino_t inode, const char* name, const char* value,
+                 std::size_t size, int flags) noexcept;
+void op_getxattr(fuse_req_t request, fuse_ino_t inode, const char* name,
+                 std::size_t size) noexcept;
+void op_listxattr(fuse_req_t request, fuse_ino_t inode, std::size_t size) noexcept;
+void op_removexattr(fuse_req_t request, fuse_ino_t inode, const char* name) noexcept;
+
+}  // namespace kvcachefs

@@ -1,0 +1,184 @@
+#include "fs/fuse/reply.h"
+
+#include <pthread.h>
+
+#include <cassert>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "backend/base/clock.h"
+#include "backend/base/log.h"
+
+namespace kvcachefs {
+
+namespace {
+
+constexpr std::size_t kPageSize = 4096;
+
+// One buffer a thread, kept: memory that is allocated and faulted in for every READ costs more
+// than the copy.
+struct ThreadBuffer {
+  struct Free {
+    void operator()(std::byte* memory) const noexcept { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> memory;
+  std::size_t size = 0;
+
+  std::span<std::byte> at_least(std::size_t wanted) {
+    if (wanted > size) {
+      const std::size_t rounded = (wanted + kPageSize - 1) / kPageSize * kPageSize;
+      memory.reset(static_cast<std::byte*>(std::aligned_alloc(kPageSize, rounded)));
+      size = memory == nullptr ? 0 : rounded;
+    }
+    return {memory.get(), std::min(size, wanted)};
+  }
+};
+
+// libfuse ends its ring threads by cancelling them; unwinding out of a handler would end the
+// process.
+void refuse_cancellation() noexcept {
+  thread_local const bool refused = [] {
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
+    return true;
+  }();
+  (void)refused;
+}
+
+// "There is none" is an answer like any other, not something that went wrong.
+bool is_failure(Operation operation, int code) noexcept {
+  const bool asks = operation == Operation::kGetxattr || operation == Operation::kLookup ||
+                    operation == Operation::kRemovexattr || operation == Operation::kLseek;
+  return !(asks && (code == ENODATA || code == ENOENT || code == ENXIO));
+}
+
+void describe(const Opened& opened, fuse_file_info& info) noexcept {
+  info.fh = reinterpret_cast<std::uint64_t>(opened.file);
+  info.direct_io = 0;
+  info.keep_cache = 0;
+  info.noflush = opened.wants_flush ? 0 : 1;
+  switch (opened.mode) {
+    case ServeMode::kPassthrough:
+      set_backing_id(info, opened.backing_id);
+      break;
+    case ServeMode::kPassthroughDirect:
+      set_backing_id(info, opened.backing_id);
+      info.direct_io = 1;
+      break;
+    case ServeMode::kCached:
+      info.keep_cache = 1;
+      break;
+    case ServeMode::kDirect:
+      // Writes stay one after another: a write(2) larger than one request is atomic only under
+      // the inode's lock.
+      info.direct_io = 1;
+      break;
+  }
+}
+
+}  // namespace
+
+fuse_entry_param to_entry_param(const Entry& entry) noexcept {
+  fuse_entry_param param{};
+  param.ino = entry.inode;
+  param.generation = entry.generation;
+  param.attr = entry.attributes;
+  param.attr_timeout = entry.attribute_timeout_s;
+  param.entry_timeout = entry.entry_timeout_s;
+  return param;
+}
+
+Reply::Reply(fuse_req_t request, Operation operation) noexcept
+    : request_(request), operation_(operation), began_ns_(monotonic_now()) {
+  refuse_cancellation();
+}
+
+Reply::Reply(Reply&& other) noexcept
+    : request_(std::exchange(other.request_, nullptr)),
+      operation_(other.operation_),
+      began_ns_(other.began_ns_) {}
+
+Reply::~Reply() { assert(request_ == nullptr && "a request was dropped without an answer"); }
+
+fuse_req_t Reply::take(bool failed) noexcept {
+  assert(request_ != nullptr && "a request was answered twice");
+  context().stats.record(operation_, began_ns_, monotonic_now(), failed);
+  return std::exchange(request_, nullptr);
+}
+
+std::span<std::byte> Reply::buffer(std::size_t size) {
+#ifdef KVCACHEFS_HAVE_IO_URING
+  char* payload = nullptr;
+  std::size_t payload_size = 0;
+  if (fuse_req_get_payload(request_, &payload, &payload_size, nullptr) == 0) {
+    return {reinterpret_cast<std::byte*>(payload), std::min(payload_size, size)};
+  }
+#endif
+  thread_local ThreadBuffer mine;
+  return mine.at_least(size);
+}
+
+void Reply::error(const Error& error) noexcept {
+  assert(error.code > 0);
+  if (log_enabled(LogLevel::kDebug)) {
+    log_debug("answer operation={} errno={} what=\"{}\"", operation_name(operation_),
+              error.code, error.what);
+  }
+  fuse_reply_err(take(is_failure(operation_, error.code)), error.code);
+}
+
+void Reply::result(const Result<void>& result) noexcept {
+  result.ok() ? ok() : error(result.error());
+}
+
+void Reply::ok() noexcept { fuse_reply_err(take(), 0); }
+
+void Reply::none() noexcept { fuse_reply_none(take()); }
+
+void Reply::no_entry(double timeout_s) noexcept {
+  fuse_entry_param none{};
+  none.entry_timeout = timeout_s;
+  fuse_reply_entry(take(), &none);
+}
+
+void Reply::attributes(const AttributesReply& attributes) noexcept {
+  fuse_reply_attr(take(), &attributes.attributes, attributes.timeout_s);
+}
+
+void Reply::data(const void* bytes, std::size_t size) noexcept {
+  fuse_reply_buf(take(), static_cast<const char*>(bytes), size);
+}
+
+void Reply::link_target(const char* target) noexcept { fuse_reply_readlink(take(), target); }
+
+void Reply::written(std::size_t count) noexcept { fuse_reply_write(take(), count); }
+
+void Reply::space(const struct statvfs& space) noexcept { fuse_reply_statfs(take(), &space); }
+
+void Reply::xattr_size(std::size_t size) noexcept { fuse_reply_xattr(take(), size); }
+
+void Reply::position(std::uint64_t offset) noexcept {
+  fuse_reply_lseek(take(), static_cast<off_t>(offset));
+}
+
+bool Reply::entry(const Entry& entry) noexcept {
+  const fuse_entry_param param = to_entry_param(entry);
+  return fuse_reply_entry(take(), &param) == 0;
+}
+
+bool Reply::opened(const Opened& opened, fuse_file_info& info) noexcept {
+  describe(opened, info);
+  return fuse_reply_open(take(), &info) == 0;
+}
+
+bool Reply::created(const Created& created, fuse_file_info& info) noexcept {
+  const fuse_entry_param param = to_entry_param(created.entry);
+  describe(created.opened, info);
+  return fuse_reply_create(take(), &param, &info) == 0;
+}
+
+bool Reply::entries(const void* bytes, std::size_t size) noexcept {
+  return fuse_reply_buf(take(), static_cast<const char*>(bytes), size) == 0;
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,82 @@
+#include "fs/life/drop.h"
+
+#include "backend/base/log.h"
+#include "fs/life/states.h"
+
+namespace kvcachefs {
+namespace {
+
+// One name at a time, each in a commit of its own: a file with a million links must not become
+// one huge batch. The inode goes with its last name.
+Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason) {
+  std::vector<std::pair<InodeNumber, std::string>> links =
+      TRY(core.catalog.list_links(inode->number, 1));
+  InodePtr parent;
+  if (!links.empty()) parent = TRY(core.table.get(links.front().first));
+  const LockedInodes locked({inode.get(), parent.get()});
+  if (inode->record.nlink == 0) return false;
+  InodeRecord next = inode->record;
+  Edit edit;
+  if (parent != nullptr) {
+    const auto& [parent_number, name] = links.front();
+    const std::optional<DentryRecord> dentry =
+        TRY(core.catalog.find_dentry(parent_number, name));
+    if (!dentry || dentry->inode != inode->number)
+      return true;  // renamed meanwhile: look again
+    edit.remove_dentry(parent_number, name, *dentry);
+    --next.nlink;
+  } else {
+    next.nlink = 0;
+  }
+  next.ctime = file_clock_now();
+  if (reason == DropReason::kPoisoned) next.flags |= kInodePoisoned;
+  if (next.nlink == 0) edit.put_orphan_inode(inode->number);
+  TRY(commit_record(core, *inode, std::move(next), std::move(edit)));
+  if (parent != nullptr && core.notifications != nullptr) {
+    core.notifications->invalidate_entry(links.front().first, links.front().second);
+  }
+  return inode->record.nlink > 0;
+}
+
+}  // namespace
+
+Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
+  Result<InodePtr> found = core.table.get(number);
+  if (!found.ok()) {
+    if (found.error().code == ESTALE) return {};
+    return found.error();
+  }
+  const InodePtr inode = *found;
+  // At most one round a name, and one more for each rename that comes between.
+  while (TRY(drop_one_name(core, inode, reason))) {
+  }
+  switch (reason) {
+    case DropReason::kPoisoned:
+      core.counters.poisoned.fetch_add(1, std::memory_order_relaxed);
+      log_error("poisoned inode={} object={}: the disk refused its data, the name is a miss",
+                number, inode->record.object);
+      break;
+    case DropReason::kLost:
+      core.counters.lost.fetch_add(1, std::memory_order_relaxed);
+      log_error("lost inode={} object={}: its backing file is missing, the name is a miss",
+                number, inode->record.object);
+      break;
+    case DropReason::kDamaged: {
+      core.counters.damaged.fetch_add(1, std::memory_order_relaxed);
+      log_error(
+          "damaged inode={} object={}: its backing file is not what was sealed, the name is a "
+          "miss",
+          number, inode->record.object);
+      const std::lock_guard lock(inode->mutex);
+      Tier* tier = TRY(core.devices->of(*inode));
+      TRY(tier->quarantine(inode->record.object));
+      break;
+    }
+    case DropReason::kIncomplete:
+      log_debug("dropped inode={}: incomplete", number);
+      break;
+  }
+  return {};
+}
+
+}  // namespace kvcachefs

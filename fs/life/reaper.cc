@@ -1,0 +1,175 @@
+#include "fs/life/reaper.h"
+
+#include <chrono>
+#include <vector>
+
+#include "backend/base/log.h"
+#include "fs/life/states.h"
+
+namespace kvcachefs {
+namespace {
+
+// Unlinks of a burst come together in one batch, with one sync.
+constexpr std::chrono::milliseconds kGather{50};
+
+struct Doomed {
+  ObjectId object;
+  std::uint32_t device;
+};
+
+}  // namespace
+
+void Reaper::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Reaper::add_inode(InodeNumber number) {
+  const std::lock_guard lock(mutex_);
+  if (inodes_.size() >= kMostQueued) {
+    overflowed_ = true;
+    return;
+  }
+  inodes_.push_back(number);
+  if (inodes_.size() == 1) changed_.notify_one();
+}
+
+void Reaper::add_object() {
+  const std::lock_guard lock(mutex_);
+  objects_ = true;
+  changed_.notify_one();
+}
+
+void Reaper::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Reaper::run() {
+  if (strays_) {
+    if (const Result<void> removed = remove_strays(); !removed.ok()) {
+      log_warn("collection of stray backing files failed errno={}", removed.error().code);
+    }
+  }
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || objects_ || !inodes_.empty(); });
+    if (inodes_.empty() && !objects_) return;
+    if (!stopping_)
+      changed_.wait_for(lock, kGather,
+                        [this] { return stopping_ || inodes_.size() >= kBatch; });
+    std::vector<InodeNumber> numbers;
+    while (!inodes_.empty() && numbers.size() < kBatch) {
+      numbers.push_back(inodes_.front());
+      inodes_.pop_front();
+    }
+    const bool objects = std::exchange(objects_, false);
+    if (inodes_.empty() && std::exchange(overflowed_, false)) {
+      log_warn("reaper queue overflowed: the rest of the orphans goes at the next start");
+    }
+    lock.unlock();
+    const Result<void> reaped = reap_inodes(numbers);
+    if (!reaped.ok())
+      log_warn("reaping failed errno={} step=\"{}\"", reaped.error().code, reaped.error().what);
+    bool more = objects;
+    while (more) {
+      const Result<bool> done = reap_objects();
+      if (!done.ok())
+        log_warn("reaping failed errno={} step=\"{}\"", done.error().code, done.error().what);
+      more = done.ok() && *done;
+    }
+    lock.lock();
+  }
+}
+
+Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers) {
+  if (numbers.empty()) return {};
+  std::vector<Doomed> doomed;
+  Edit edit;
+  for (const InodeNumber number : numbers) {
+    // It came back: an unlinked file that was open was given a name again (linkat of a
+    // descriptor).
+    if (core_.table.find(number) != nullptr) continue;
+    const std::optional<InodeRecord> record = TRY(core_.catalog.find_inode(number));
+    if (!record || record->nlink > 0) {
+      edit.remove_orphan_inode(number);
+      continue;
+    }
+    for (const ObjectId object : {record->object, record->previous_object}) {
+      if (object == kNoObject) continue;
+      const Result<std::uint32_t> device = core_.devices->index_of(object);
+      if (device.ok()) doomed.push_back({object, *device});
+      edit.remove_object(object);
+    }
+    if ((record->flags & kInodeHasXattr) != 0) {
+      const std::vector<std::string> names = TRY(core_.catalog.list_xattrs(number));
+      for (const std::string& name : names) edit.remove_xattr(number, name);
+    }
+    if (is_unsealed(record->state)) edit.remove_unsealed(number);
+    count_unsealed(core_, record->state, DataState::kNone);
+    edit.remove_inode(number);
+    edit.remove_orphan_inode(number);
+  }
+  if (!doomed.empty()) TRY(core_.catalog.sync());
+  for (const Doomed& copy : doomed) {
+    const Result<void> removed = core_.devices->at(copy.device).remove(copy.object);
+    if (!removed.ok()) {
+      edit.put_orphan_object(copy.object, copy.device);  // again at the next start
+      log_warn("unlink of a backing file failed object={} errno={}", copy.object,
+               removed.error().code);
+    }
+  }
+  if (edit.empty()) return {};
+  return core_.catalog.commit(std::move(edit));
+}
+
+Result<bool> Reaper::reap_objects() {
+  const std::vector<OrphanObject> orphans = TRY(core_.catalog.list_orphan_objects(0, kBatch));
+  if (orphans.empty()) return false;
+  TRY(core_.catalog.sync());
+  Edit edit;
+  for (const OrphanObject& orphan : orphans) {
+    const Result<void> removed = core_.devices->at(orphan.device).remove(orphan.id);
+    if (removed.ok()) {
+      edit.remove_orphan_object(orphan.id);
+    } else {
+      log_warn("unlink of a backing file failed object={} errno={}", orphan.id,
+               removed.error().code);
+    }
+  }
+  if (edit.empty()) return false;
+  TRY(core_.catalog.commit(std::move(edit)));
+  return orphans.size() == kBatch;
+}
+
+// A stray's id is one of the last that the crashed run gave out; this run's ids are beyond
+// them.
+Result<void> Reaper::remove_strays() {
+  const auto [first, last] = core_.catalog.last_run_ids();
+  for (const auto& tier : core_.devices->tiers()) {
+    for (ObjectId id = first; id < last; ++id) {
+      if (!tier->status(id).ok()) continue;
+      if (TRY(core_.catalog.find_object(id))) continue;
+      // An unlinked file that is still to be reaped has an orphan record instead.
+      TRY(tier->remove(id));
+      log_info("stray backing file removed object={}", id);
+    }
+  }
+  return {};
+}
+
+Result<void> Reaper::collect_all() {
+  while (true) {
+    const std::vector<InodeNumber> numbers = TRY(core_.catalog.list_orphan_inodes(kBatch));
+    if (numbers.empty()) break;
+    TRY(reap_inodes(numbers));
+  }
+  while (TRY(reap_objects())) {
+  }
+  return {};
+}
+
+}  // namespace kvcachefs

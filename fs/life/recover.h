@@ -1,0 +1,35 @@
+// Recovery: what a start makes of what the last run left. It looks at the unsealed files only,
+// so its cost is what was in flight, not what is stored.
+//
+//                     the daemon crashed                       the machine crashed (or was
+//                     rebooted under us)
+//   unpublished       dropped; a rewrite's old object is back  the same
+//   published         kept if it equals its stamp or was       kept if it was fsynced (as the
+//   backing filesystem left it);
+//                     fsynced, else dropped                    else dropped
+//   mutable           kept                                     kept if it was fsynced, or if it
+//   still has the checksums of its
+//                                                              last seal; else dropped
+//   sealed            kept                                     kept
+//
+// The kernel's page cache of the backing files outlives a daemon, so after its crash a file
+// that equals its stamp is whole. After a machine's crash a size proves nothing (a mapped store
+// leaves zeros).
+#pragma once
+
+#include <string>
+
+#include "fs/life/reaper.h"
+#include "fs/node/core.h"
+
+namespace kvcachefs {
+
+// Makes the root directory in a new catalog, settles the last run, and marks this run as under
+// way. Before the mount answers; no other thread works yet. Errors: EIO, EBADMSG, ENOSPC;
+// `problem` says what to do.
+Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem);
+
+// Marks the run as ended in order. Everything is on disk when it returns.
+Result<void> mark_clean(Core& core);
+
+}  // namespace kvcachefs

@@ -1,0 +1,247 @@
+#include "fs/life/seal.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "backend/base/log.h"
+#include "fs/life/checksum.h"
+#include "fs/life/drop.h"
+#include "fs/life/states.h"
+#include "fs/node/attributes.h"
+
+namespace kvcachefs {
+namespace {
+
+// A file that was ready when it was looked at, and what must still hold when its seal is
+// recorded.
+struct Candidate {
+  InodePtr inode;
+  ObjectId object = kNoObject;
+  std::uint32_t device = 0;
+  std::uint64_t write_opens = 0;
+  UniqueFd fd;
+};
+
+enum class Sealed { kYes, kNotReady, kPoisoned };
+
+std::optional<Candidate> find_candidate(Core& core, InodeNumber number) {
+  Result<InodePtr> inode = core.table.get(number);
+  if (!inode.ok()) return std::nullopt;
+  const std::lock_guard lock((*inode)->mutex);
+  const InodeRecord& record = (*inode)->record;
+  const bool ready =
+      record.state == DataState::kPublished || record.state == DataState::kMutable;
+  if (!ready || (*inode)->writers > 0 || record.nlink == 0) return std::nullopt;
+  Result<Tier*> tier = core.devices->of(**inode);
+  if (!tier.ok()) return std::nullopt;
+  Result<UniqueFd> fd = (*tier)->open(record.object, O_RDONLY);
+  if (!fd.ok()) return std::nullopt;
+  return Candidate{.inode = *inode,
+                   .object = record.object,
+                   .device = *(*inode)->device,
+                   .write_opens = (*inode)->write_opens,
+                   .fd = std::move(*fd)};
+}
+
+// The checksums that the object has already, if the file is still what they were taken of.
+Result<std::optional<ObjectRecord>> standing_checksums(Core& core, const Candidate& file,
+                                                       const DataStamp& now) {
+  std::optional<ObjectRecord> object = TRY(core.catalog.find_object(file.object));
+  if (object && object->sealed == now && (!object->chunk_crc32c.empty() || now.size == 0) &&
+      object->sealed.ctime != 0) {
+    return object;
+  }
+  return std::optional<ObjectRecord>{};
+}
+
+Result<Sealed> record_seal(Core& core, const Candidate& file, const DataStamp& stamp,
+                           const ObjectRecord& object) {
+  const std::lock_guard lock(file.inode->mutex);
+  InodeRecord next = file.inode->record;
+  const bool unchanged =
+      next.object == file.object && file.inode->writers == 0 &&
+      file.inode->write_opens == file.write_opens && next.nlink > 0 &&
+      (next.state == DataState::kPublished || next.state == DataState::kMutable);
+  if (!unchanged) return Sealed::kNotReady;
+  Edit edit;
+  enter_state(file.inode->number, next, DataState::kSealed, edit);
+  next.stamp = stamp;
+  edit.put_object(file.object, object);
+  TRY(commit_record(core, *file.inode, std::move(next), std::move(edit)));
+  return Sealed::kYes;
+}
+
+// `fdatasync` of a file whose filesystem was synced a moment ago finds nothing to write, but
+// reports the errors of this file.
+Result<Sealed> seal_one(Core& core, const Candidate& file) {
+  if (::fdatasync(file.fd.get()) != 0) {
+    if (errno == EINTR) return Sealed::kNotReady;
+    return Sealed::kPoisoned;
+  }
+  struct stat before {};
+  if (::fstat(file.fd.get(), &before) != 0) return fail_errno("status of a backing file");
+  const DataStamp stamp = stamp_of(before);
+  std::optional<ObjectRecord> object = TRY(standing_checksums(core, file, stamp));
+  if (!object) {
+    object = ObjectRecord{.inode = file.inode->number,
+                          .device = file.device,
+                          .chunk_crc32c = {},
+                          .sealed = stamp};
+    if (stamp.size <= kMostChecksummedBytes) {
+      Result<std::vector<std::uint32_t>> sums = checksum_file(file.fd.get(), stamp.size);
+      if (!sums.ok() && sums.error().code == ENODATA) return Sealed::kNotReady;
+      if (!sums.ok()) return sums.error();
+      object->chunk_crc32c = std::move(*sums);
+    }
+    struct stat after {};
+    if (::fstat(file.fd.get(), &after) != 0) return fail_errno("status of a backing file");
+    // A store through a mapping that outlived its descriptor: wait for the next pass.
+    if (stamp_of(after) != stamp) return Sealed::kNotReady;
+  }
+  return record_seal(core, file, stamp, *object);
+}
+
+}  // namespace
+
+void Sealer::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Sealer::wake(InodeNumber number) {
+  const std::lock_guard lock(mutex_);
+  last_wake_ = Clock::now();
+  if (!pending_) first_wake_ = last_wake_;
+  pending_ = true;
+  from_ = std::min(from_, number);
+  // Woken once for a burst: the thread looks at last_wake_ when its quiet time is over.
+  changed_.notify_one();
+}
+
+void Sealer::want_sync() {
+  const std::lock_guard lock(mutex_);
+  sync_wanted_ = true;
+  changed_.notify_one();
+}
+
+void Sealer::stop(std::chrono::milliseconds deadline) {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    stop_by_ = Clock::now() + deadline;
+    changed_.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+bool Sealer::out_of_time() const { return stopping_ && Clock::now() >= stop_by_; }
+
+void Sealer::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || pending_ || sync_wanted_; });
+    if (sync_wanted_ && !stopping_) {
+      sync_wanted_ = false;
+      lock.unlock();
+      if (const Result<void> synced = core_.catalog.sync(); !synced.ok()) {
+        log_warn("sync failed errno={}", synced.error().code);
+      }
+      lock.lock();
+      continue;
+    }
+    while (pending_ && !stopping_) {
+      const auto due = std::min(last_wake_ + kQuiet, first_wake_ + kLongestWait);
+      if (Clock::now() >= due || sync_wanted_) break;
+      changed_.wait_until(lock, due, [this] { return stopping_ || sync_wanted_; });
+    }
+    if (sync_wanted_ && !stopping_) continue;
+    if (pending_) {
+      pending_ = false;
+      lock.unlock();
+      pass();
+      lock.lock();
+    }
+    if (stopping_ && (!pending_ || out_of_time())) return;
+  }
+}
+
+void Sealer::pass() {
+  InodeNumber after = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    after = from_ == 0 ? 0 : from_ - 1;
+    from_ = UINT64_MAX;
+  }
+  InodeNumber first_left = UINT64_MAX;  // still unsealed: the next pass must look again
+  bool retry = false;
+  while (true) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (out_of_time()) {
+        first_left = std::min(first_left, after + 1);
+        break;
+      }
+    }
+    Result<std::vector<InodeNumber>> numbers = core_.catalog.list_unsealed(after, kBatch);
+    if (!numbers.ok() || numbers->empty()) break;
+    after = numbers->back();
+    std::vector<Candidate> batch;
+    for (const InodeNumber number : *numbers) {
+      if (std::optional<Candidate> file = find_candidate(core_, number)) {
+        batch.push_back(std::move(*file));
+      } else {
+        first_left = std::min(first_left, number);
+      }
+    }
+    if (batch.size() > 4) {
+      // One journal commit for all instead of one each. Its own error says too little: the
+      // files' do.
+      for (const auto& tier : core_.devices->tiers()) {
+        if (const Result<void> synced = tier->sync(); !synced.ok())
+          log_warn("device sync failed errno={}", synced.error().code);
+      }
+    }
+    std::uint64_t sealed = 0;
+    for (const Candidate& file : batch) {
+      const Result<Sealed> outcome = seal_one(core_, file);
+      if (outcome.ok() && *outcome == Sealed::kYes) {
+        ++sealed;
+        // Counted as sealed only after the sync below.
+        core_.counters.unsealed.fetch_add(1, std::memory_order_relaxed);
+      } else if (outcome.ok() && *outcome == Sealed::kPoisoned) {
+        if (const Result<void> dropped =
+                drop_names(core_, file.inode->number, DropReason::kPoisoned);
+            !dropped.ok()) {
+          log_error("poison failed inode={} errno={}", file.inode->number,
+                    dropped.error().code);
+        }
+      } else {
+        if (!outcome.ok()) {
+          log_warn("seal failed inode={} errno={} step=\"{}\"", file.inode->number,
+                   outcome.error().code, outcome.error().what);
+        }
+        retry = true;
+        first_left = std::min(first_left, file.inode->number);
+      }
+    }
+    if (sealed == 0) continue;
+    if (const Result<void> synced = core_.catalog.sync(); !synced.ok()) {
+      log_error("seal not durable: catalog sync failed errno={}", synced.error().code);
+    }
+    core_.counters.unsealed.fetch_sub(sealed, std::memory_order_relaxed);
+    core_.counters.sealed_total.fetch_add(sealed, std::memory_order_relaxed);
+  }
+  const std::lock_guard lock(mutex_);
+  from_ = std::min(from_, first_left);
+  if (retry && !stopping_) {
+    // Something moved under the seal, or a disk failed for a moment: again after a quiet time.
+    if (!pending_) first_wake_ = Clock::now();
+    last_wake_ = Clock::now();
+    pending_ = true;
+  }
+}
+
+}  // namespace kvcachefs

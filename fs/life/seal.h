@@ -1,0 +1,63 @@
+// The seal: a background thread that makes written files durable and takes the checksums they
+// are verified by.
+//
+// It waits for the end of a burst of stores (kQuiet without a new file, kLongestWait at most),
+// then takes the unsealed files that nobody has open for writing, in batches: fdatasync,
+// status, checksums, an equal status again, one commit each, and one sync of the catalog for
+// the batch. A file that fails its fdatasync is poisoned.
+//
+// It keeps no queue: what is unsealed is a table of the catalog, so a backlog costs no memory
+// and survives a crash.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "fs/node/core.h"
+
+namespace kvcachefs {
+
+class Sealer {
+ public:
+  explicit Sealer(Core& core) : core_(core) {}
+  ~Sealer() { stop(std::chrono::seconds(0)); }
+  Sealer(const Sealer&) = delete;
+  Sealer& operator=(const Sealer&) = delete;
+
+  void start();
+  // A file may be ready: its last writer has gone. Any thread; never waits.
+  void wake(InodeNumber number);
+  // The catalog should be synced soon. Any thread; never waits.
+  void want_sync();
+  // Seals what is ready, for `deadline` at most, and ends the thread.
+  void stop(std::chrono::milliseconds deadline);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kQuiet{500};
+  static constexpr std::chrono::milliseconds kLongestWait{10'000};
+  static constexpr std::size_t kBatch = 64;
+
+  void run();
+  // One walk over the unsealed files.
+  void pass();
+  [[nodiscard]] bool out_of_time() const;
+
+  Core& core_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  Clock::time_point stop_by_{};
+  bool pending_ = false;
+  bool sync_wanted_ = false;
+  Clock::time_point first_wake_{};
+  Clock::time_point last_wake_{};
+  // No unsealed inode that may be ready has a smaller number: where the next walk begins.
+  InodeNumber from_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace kvcachefs

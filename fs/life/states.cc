@@ -1,0 +1,71 @@
+#include "fs/life/states.h"
+
+#include "fs/node/attributes.h"
+
+namespace kvcachefs {
+
+void enter_state(InodeNumber number, InodeRecord& record, DataState state, Edit& edit) {
+  const bool was = is_unsealed(record.state);
+  const bool is = is_unsealed(state);
+  record.state = state;
+  if (!was && is) edit.put_unsealed(number);
+  if (was && !is) edit.remove_unsealed(number);
+}
+
+void count_unsealed(Core& core, DataState before, DataState after) noexcept {
+  if (is_unsealed(after) && !is_unsealed(before))
+    core.counters.unsealed.fetch_add(1, std::memory_order_relaxed);
+  if (!is_unsealed(after) && is_unsealed(before))
+    core.counters.unsealed.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit) {
+  edit.put_inode(inode.number, next);
+  TRY(core.catalog.commit(std::move(edit)));
+  count_unsealed(core, inode.record.state, next.state);
+  inode.record = std::move(next);
+  return {};
+}
+
+Result<void> prepare_publication(Core& core, InodeNumber number, InodeRecord& record,
+                                 const struct stat& backing, Edit& edit) {
+  if ((record.flags & kInodePoisoned) != 0) return fail(EIO, "its writing failed");
+  record.stamp = stamp_of(backing);
+  if (record.state != DataState::kUnpublished) return {};
+  enter_state(number, record, DataState::kPublished, edit);
+  if (record.previous_object != kNoObject) {
+    const std::uint32_t device = TRY(core.devices->index_of(record.previous_object));
+    edit.remove_object(record.previous_object);
+    edit.put_orphan_object(record.previous_object, device);
+    record.previous_object = kNoObject;
+    record.previous_state = DataState::kNone;
+  }
+  return {};
+}
+
+void prepare_change(InodeNumber number, InodeRecord& record, Edit& edit) {
+  if (record.state != DataState::kPublished && record.state != DataState::kSealed) return;
+  enter_state(number, record, DataState::kMutable, edit);
+}
+
+Result<void> publish_locked(Core& core, Inode& inode) {
+  if (!is_unsealed(inode.record.state)) return {};
+  Tier* tier = TRY(core.devices->of(inode));
+  const struct stat backing = TRY(tier->status(inode.record.object));
+  const bool first = inode.record.state == DataState::kUnpublished;
+  if (!first && inode.record.stamp == stamp_of(backing)) return {};
+  InodeRecord next = inode.record;
+  Edit edit;
+  const bool replaces = next.previous_object != kNoObject;
+  TRY(prepare_publication(core, inode.number, next, backing, edit));
+  TRY(commit_record(core, inode, std::move(next), std::move(edit)));
+  if (replaces && core.on_orphan_object) core.on_orphan_object();
+  return {};
+}
+
+Result<void> publish(Core& core, Inode& inode) {
+  const std::lock_guard lock(inode.mutex);
+  return publish_locked(core, inode);
+}
+
+}  // namespace kvcachefs

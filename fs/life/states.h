@@ -1,0 +1,61 @@
+// The states of a file's data and the steps between them. Every step is one commit of the
+// inode's record.
+//
+//                 create                 FLUSH, FSYNC, rename, link
+//        (none) ─────────► unpublished ─────────────────────────────► published
+//                             ▲   │                                     │   │ last writer gone:
+//                             seal
+//   O_TRUNC of a published    │   │ crash: dropped, or the              │   ▼
+//   file nobody has open:     │   │ previous object comes back          │  sealed ◄───────────┐
+//   a new object; the old     │   ▼                                     │   │                 │
+//   last writer gone: one is `previous`         │  (none)        open for writing,        │   │
+//   │ unchanged → at once,
+//                             │                truncate, found changed  ▼   ▼                 │
+//                             else sealed anew └─────────────────────────────────────────
+//                             mutable ─────────────┘
+//
+// What a crash leaves of each is decided by recover.h.
+//
+// The functions here change a copy of the record and add to an edit; the caller commits both,
+// holding the inode's lock, and stores the copy in the inode afterwards.
+#pragma once
+
+#include <sys/stat.h>
+
+#include "fs/node/core.h"
+
+namespace kvcachefs {
+
+[[nodiscard]] constexpr bool is_unsealed(DataState state) noexcept {
+  return state == DataState::kUnpublished || state == DataState::kPublished ||
+         state == DataState::kMutable;
+}
+
+// Sets the state and keeps the list of unsealed inodes in step.
+void enter_state(InodeNumber number, InodeRecord& record, DataState state, Edit& edit);
+
+// Keeps the count of unsealed files, after a commit.
+void count_unsealed(Core& core, DataState before, DataState after) noexcept;
+
+// Commits, and makes the copy what the inode is. The caller holds the inode's lock. Errors:
+// those of Catalog::commit(); the inode is as it was then.
+Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit);
+
+// The step to `published`, or a new stamp for a file that is published already. `backing` is
+// its status now. The old object of a rewrite goes to the orphans. Errors: EIO (poisoned: its
+// writing failed).
+Result<void> prepare_publication(Core& core, InodeNumber number, InodeRecord& record,
+                                 const struct stat& backing, Edit& edit);
+
+// The step to `mutable`: before a published or sealed file is opened for writing, truncated or
+// given other times.
+void prepare_change(InodeNumber number, InodeRecord& record, Edit& edit);
+
+// Publishes a file that a FLUSH, rename or link has reached; a new stamp when it changed since
+// the last one, nothing otherwise. Takes the inode's lock. Errors: EIO (poisoned, or the
+// backing file fails), ENOENT (the backing file is missing), ENOSPC.
+Result<void> publish(Core& core, Inode& inode);
+// The same for a caller that holds the lock.
+Result<void> publish_locked(Core& core, Inode& inode);
+
+}  // namespace kvcachefs

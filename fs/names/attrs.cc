@@ -1,0 +1,252 @@
+#include "fs/names/attrs.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "fs/acl/acl.h"
+#include "fs/life/states.h"
+#include "fs/names/namespace.h"
+#include "fs/node/attributes.h"
+
+namespace kvcachefs {
+namespace {
+
+// ext4 keeps an inode's xattrs in one 4 KiB block; the kernel's own bound for a value is 64
+// KiB.
+constexpr std::size_t kLongestXattr = 64 * 1024;
+
+bool is_acl(std::string_view name) { return name == kAclAccess || name == kAclDefault; }
+
+bool is_supported(std::string_view name) {
+  return name.starts_with("user.") || name.starts_with("trusted.") ||
+         name.starts_with("security.") || is_acl(name);
+}
+
+// A time of utimensat(2) for the backing file.
+timespec time_argument(const std::optional<UnixNanos>& time) {
+  if (!time) return timespec{.tv_sec = 0, .tv_nsec = UTIME_OMIT};
+  if (*time == kTimeNow) return timespec{.tv_sec = 0, .tv_nsec = UTIME_NOW};
+  return to_timespec(*time);
+}
+
+}  // namespace
+
+Result<bool> strip_privileges(Core& core, InodeNumber number, InodeRecord& record,
+                              bool keep_ids, Edit& edit) {
+  bool changed = false;
+  if (!keep_ids) {
+    std::uint32_t strip = record.mode & S_ISUID;
+    if ((record.mode & S_IXGRP) != 0) strip |= record.mode & S_ISGID;
+    changed = strip != 0;
+    record.mode &= ~strip;
+  }
+  if ((record.flags & kInodeHasXattr) != 0 &&
+      TRY(core.catalog.find_xattr(number, kCapabilityXattr))) {
+    edit.remove_xattr(number, kCapabilityXattr);
+    changed = true;
+  }
+  return changed;
+}
+
+Result<bool> has_privileges(Core& core, const Inode& inode) {
+  const InodeRecord& record = inode.record;
+  if ((record.mode & S_ISUID) != 0) return true;
+  if ((record.mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP)) return true;
+  if ((record.flags & kInodeHasXattr) == 0) return false;
+  return TRY(core.catalog.find_xattr(inode.number, kCapabilityXattr)).has_value();
+}
+
+Result<AttributesReply> Attributes::reply_of(const InodePtr& inode) {
+  std::optional<struct stat> backing;
+  if (inode->is_file()) {
+    Result<struct stat> checked = checked_status(core_, *inode);
+    // ESTALE makes the kernel look the name up again, and find the miss.
+    if (!checked.ok())
+      return fail(checked.error().code == ENOENT ? ESTALE : checked.error().code,
+                  checked.error().what);
+    backing = *checked;
+  }
+  const std::lock_guard lock(inode->mutex);
+  return AttributesReply{.attributes = merge_attributes(inode->number, inode->record,
+                                                        backing ? &*backing : nullptr),
+                         .timeout_s = attribute_timeout(*inode)};
+}
+
+Result<AttributesReply> Attributes::attributes(InodeNumber number) {
+  const InodePtr inode = TRY(core_.table.get(number));
+  return reply_of(inode);
+}
+
+// Size and times of a regular file are its backing file's.
+Result<void> Attributes::change_data(const InodePtr& inode, const SetAttributes& change,
+                                     OpenFile* file) {
+  const std::lock_guard lock(inode->mutex);
+  Tier* tier = TRY(core_.devices->of(*inode));
+  // Its stamp is about to change: from `published` on that must be known first, or a crash
+  // right now would read as "never published". A sealed file that only gets other times keeps
+  // its checksums, and finds out by itself.
+  if (inode->record.state == DataState::kPublished ||
+      (change.size && inode->record.state == DataState::kSealed)) {
+    InodeRecord next = inode->record;
+    Edit edit;
+    prepare_change(inode->number, next, edit);
+    if (change.size) next.flags |= kInodeKeep;
+    TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
+  }
+  UniqueFd opened;
+  int fd = -1;
+  if (file != nullptr && file->object == inode->record.object && file->writable()) {
+    fd = TRY(file->descriptor());
+  } else {
+    opened = TRY(tier->open(inode->record.object, change.size ? O_RDWR : O_RDONLY));
+    fd = opened.get();
+  }
+  if (change.size && ::ftruncate(fd, static_cast<off_t>(*change.size)) != 0)
+    return fail_errno("truncate");
+  if (change.atime || change.mtime) {
+    const timespec times[2] = {time_argument(change.atime), time_argument(change.mtime)};
+    if (::futimens(fd, times) != 0) return fail_errno("times");
+  }
+  if (inode->record.state == DataState::kUnpublished) return {};
+  struct stat backing {};
+  if (::fstat(fd, &backing) != 0) return fail_errno("status of a backing file");
+  InodeRecord next = inode->record;
+  Edit edit;
+  if (next.state == DataState::kSealed) {
+    std::optional<ObjectRecord> object = TRY(core_.catalog.find_object(next.object));
+    if (object && object->sealed == next.stamp) {
+      object->sealed = stamp_of(backing);
+      edit.put_object(next.object, *object);
+    }
+  }
+  next.stamp = stamp_of(backing);
+  return commit_record(core_, *inode, std::move(next), std::move(edit));
+}
+
+Result<AttributesReply> Attributes::set_attributes(InodeNumber number,
+                                                   const SetAttributes& change, OpenFile* file,
+                                                   const Caller& caller) {
+  const InodePtr inode = file != nullptr ? file->inode : TRY(core_.table.get(number));
+  const bool regular = inode->is_file();
+  if (change.size && !regular) return fail(EINVAL, "size of something else than a file");
+  const bool data = regular && (change.size || change.atime || change.mtime);
+  if (data) TRY(change_data(inode, change, file));
+  {
+    const std::lock_guard lock(inode->mutex);
+    const UnixNanos now = file_clock_now();
+    InodeRecord next = inode->record;
+    Edit edit;
+    const bool chown = change.uid || change.gid;
+    if (change.uid) next.uid = *change.uid;
+    if (change.gid) next.gid = *change.gid;
+    if (regular && (chown || change.kill_suid_sgid || change.size)) {
+      const bool keep_ids =
+          !chown && !change.kill_suid_sgid && (change.size ? caller.uid == 0 : true);
+      TRY(strip_privileges(core_, number, next, keep_ids, edit));
+    }
+    if (change.mode) {
+      next.mode = (next.mode & S_IFMT) | (*change.mode & 07777);
+      TRY(follow_mode(core_.catalog, number, next, edit));
+    }
+    if (!regular && change.atime) next.atime = *change.atime == kTimeNow ? now : *change.atime;
+    if (!regular && change.mtime) next.mtime = *change.mtime == kTimeNow ? now : *change.mtime;
+    if (chown || change.mode || change.kill_suid_sgid || !regular) next.ctime = now;
+    if (next != inode->record)
+      TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
+    if (data && inode->writers == 0 && is_unsealed(inode->record.state) && core_.on_unwritten)
+      core_.on_unwritten(number);
+  }
+  return reply_of(inode);
+}
+
+Result<void> Attributes::set_acl(Inode& inode, std::string_view name, std::string_view value,
+                                 bool kill_sgid) {
+  InodeRecord next = inode.record;
+  Edit edit;
+  const PosixAcl acl = value.empty() ? PosixAcl{} : TRY(PosixAcl::parse(value));
+  if (name == kAclDefault && !S_ISDIR(next.mode)) {
+    return acl.empty()
+               ? Result<void>{}
+               : Result<void>{fail(EACCES, "default ACL of something else than a directory")};
+  }
+  bool store = !acl.empty();
+  if (name == kAclAccess && store) {
+    next.mode = (next.mode & ~0777u) | acl.mode_bits();
+    if (kill_sgid) next.mode &= ~static_cast<std::uint32_t>(S_ISGID);
+    store = !acl.equals_mode();
+  }
+  if (store) {
+    edit.put_xattr(inode.number, name, acl.encode());
+    next.flags |= kInodeHasAcl | kInodeHasXattr;
+  } else {
+    edit.remove_xattr(inode.number, name);
+  }
+  next.ctime = file_clock_now();
+  return commit_record(core_, inode, std::move(next), std::move(edit));
+}
+
+Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
+                                   std::string_view value, int flags, bool kill_sgid) {
+  if (!is_supported(name)) return fail(EOPNOTSUPP, "xattr namespace");
+  if (value.size() > kLongestXattr) return fail(E2BIG, "xattr value");
+  const InodePtr inode = TRY(core_.table.get(number));
+  const std::lock_guard lock(inode->mutex);
+  if (is_acl(name)) return set_acl(*inode, name, value, kill_sgid);
+  const bool stands = (inode->record.flags & kInodeHasXattr) != 0 &&
+                      TRY(core_.catalog.find_xattr(number, name)).has_value();
+  if (stands && (flags & XATTR_CREATE) != 0) return fail(EEXIST, "xattr");
+  if (!stands && (flags & XATTR_REPLACE) != 0) return fail(ENODATA, "xattr");
+  InodeRecord next = inode->record;
+  next.flags |= kInodeHasXattr;
+  next.ctime = file_clock_now();
+  Edit edit;
+  edit.put_xattr(number, name, value);
+  return commit_record(core_, *inode, std::move(next), std::move(edit));
+}
+
+Result<std::string> Attributes::get_xattr(InodeNumber number, std::string_view name) {
+  if (!is_supported(name)) return fail(EOPNOTSUPP, "xattr namespace");
+  const InodePtr inode = TRY(core_.table.get(number));
+  {
+    const std::lock_guard lock(inode->mutex);
+    if ((inode->record.flags & kInodeHasXattr) == 0) return fail(ENODATA, "xattr");
+  }
+  std::optional<std::string> value = TRY(core_.catalog.find_xattr(number, name));
+  if (!value) return fail(ENODATA, "xattr");
+  return *std::move(value);
+}
+
+Result<std::string> Attributes::list_xattrs(InodeNumber number) {
+  const InodePtr inode = TRY(core_.table.get(number));
+  {
+    const std::lock_guard lock(inode->mutex);
+    if ((inode->record.flags & kInodeHasXattr) == 0) return std::string{};
+  }
+  const std::vector<std::string> names = TRY(core_.catalog.list_xattrs(number));
+  std::string out;
+  for (const std::string& name : names) {
+    out += name;
+    out += '\0';
+  }
+  return out;
+}
+
+Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name) {
+  if (!is_supported(name)) return fail(EOPNOTSUPP, "xattr namespace");
+  const InodePtr inode = TRY(core_.table.get(number));
+  const std::lock_guard lock(inode->mutex);
+  const bool stands = (inode->record.flags & kInodeHasXattr) != 0 &&
+                      TRY(core_.catalog.find_xattr(number, name)).has_value();
+  if (!stands) return is_acl(name) ? Result<void>{} : Result<void>{fail(ENODATA, "xattr")};
+  InodeRecord next = inode->record;
+  Edit edit;
+  edit.remove_xattr(number, name);
+  if (TRY(core_.catalog.list_xattrs(number)).size() == 1)
+    next.flags &= ~static_cast<std::uint32_t>(kInodeHasXattr | kInodeHasAcl);
+  next.ctime = file_clock_now();
+  return commit_record(core_, *inode, std::move(next), std::move(edit));
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,44 @@
+// Attributes and xattrs: stat, chmod, chown, truncate, utimens, and the xattr calls.
+#pragma once
+
+#include "fs/node/core.h"
+#include "fs/node/open_file.h"
+
+namespace kvcachefs {
+
+class Attributes {
+ public:
+  explicit Attributes(Core& core) : core_(core) {}
+
+  // As the methods of the same names in fs/volume.h.
+  Result<AttributesReply> attributes(InodeNumber inode);
+  Result<AttributesReply> set_attributes(InodeNumber inode, const SetAttributes& change,
+                                         OpenFile* file, const Caller& caller);
+  Result<void> set_xattr(InodeNumber inode, std::string_view name, std::string_view value,
+                         int flags, bool kill_sgid);
+  Result<std::string> get_xattr(InodeNumber inode, std::string_view name);
+  Result<std::string> list_xattrs(InodeNumber inode);
+  Result<void> remove_xattr(InodeNumber inode, std::string_view name);
+
+ private:
+  Result<AttributesReply> reply_of(const InodePtr& inode);
+  Result<void> change_data(const InodePtr& inode, const SetAttributes& change, OpenFile* file);
+  Result<void> set_acl(Inode& inode, std::string_view name, std::string_view value,
+                       bool kill_sgid);
+
+  Core& core_;
+};
+
+inline constexpr std::string_view kCapabilityXattr = "security.capability";
+
+// What a write, truncate or chown by somebody who may not keep them takes from a file: suid,
+// sgid (where the group may execute), and file capabilities (from everybody). `keep_ids`: the
+// caller may keep suid and sgid. Adds to the edit; true when something changed.
+Result<bool> strip_privileges(Core& core, InodeNumber number, InodeRecord& record,
+                              bool keep_ids, Edit& edit);
+
+// Whether a write would have something to strip: such a file's writes must come to the daemon.
+// The caller holds the inode's lock.
+Result<bool> has_privileges(Core& core, const Inode& inode);
+
+}  // namespace kvcachefs

@@ -1,0 +1,289 @@
+// Lookup, listing and making of names; removal is in remove.cc, rename in rename.cc.
+#include "fs/names/namespace.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+
+#include "backend/base/log.h"
+#include "fs/acl/acl.h"
+#include "fs/life/drop.h"
+#include "fs/life/states.h"
+#include "fs/node/attributes.h"
+
+namespace kvcachefs {
+namespace {
+
+// A listing reads this many dentries at a time, so a directory's size costs no memory.
+constexpr std::size_t kListBatch = 256;
+constexpr std::uint64_t kDotCookie = 1;
+constexpr std::uint64_t kDotDotCookie = 2;
+constexpr std::size_t kLongestName = 255;
+
+std::uint8_t type_of(mode_t mode) { return static_cast<std::uint8_t>(IFTODT(mode)); }
+
+// The kernel never sends these; a damaged request must not reach the catalog.
+Result<void> check_name(std::string_view name) {
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string_view::npos) {
+    return fail(EINVAL, "not a name");
+  }
+  if (name.size() > kLongestName) return fail(ENAMETOOLONG, "name");
+  return {};
+}
+
+}  // namespace
+
+InodeRecord touched(const InodeRecord& directory, UnixNanos now, int links) {
+  InodeRecord next = directory;
+  next.mtime = now;
+  next.ctime = now;
+  next.nlink = static_cast<std::uint32_t>(static_cast<int>(next.nlink) + links);
+  return next;
+}
+
+Result<struct stat> checked_status(Core& core, Inode& inode) {
+  DropReason reason = DropReason::kLost;
+  {
+    std::unique_lock lock(inode.mutex);
+    Result<Tier*> tier = core.devices->of(inode);
+    const InodeRecord& record = inode.record;
+    if (tier.ok()) {
+      const ObjectId object = record.object;
+      const Result<struct stat> backing = (*tier)->status(object);
+      if (backing.ok()) {
+        const DataStamp now = stamp_of(*backing);
+        if (record.state != DataState::kSealed || inode.writers > 0 || now == record.stamp ||
+            record.nlink == 0)
+          return *backing;
+        if (now.size == record.stamp.size) {
+          // A store through a mapping that outlived its descriptor, or an application's own
+          // doing: no damage.
+          InodeRecord next = record;
+          Edit edit;
+          prepare_change(inode.number, next, edit);
+          next.stamp = now;
+          TRY(commit_record(core, inode, std::move(next), std::move(edit)));
+          lock.unlock();
+          if (core.on_unwritten) core.on_unwritten(inode.number);
+          return *backing;
+        }
+        // Nobody had it open for writing, and a mapping cannot change a size.
+        reason = DropReason::kDamaged;
+      } else if (backing.error().code != ENOENT || record.nlink == 0) {
+        return backing.error();
+      }
+    } else if (tier.error().code != ENOENT) {
+      return tier.error();
+    }
+  }
+  TRY(drop_names(core, inode.number, reason));
+  return fail(ENOENT, "its backing file is lost");
+}
+
+Result<Entry> Namespace::entry_of(const InodePtr& inode) {
+  std::optional<struct stat> backing;
+  if (inode->is_file()) backing = TRY(checked_status(core_, *inode));
+  Entry entry;
+  entry.inode = inode->number;
+  {
+    const std::lock_guard lock(inode->mutex);
+    entry.generation = inode->record.generation;
+    entry.attributes =
+        merge_attributes(inode->number, inode->record, backing ? &*backing : nullptr);
+    entry.attribute_timeout_s = attribute_timeout(*inode);
+  }
+  entry.entry_timeout_s = kEntryTimeout;
+  core_.table.add_lookup(inode);
+  return entry;
+}
+
+Result<InodeNumber> Namespace::parent_of(InodeNumber directory) {
+  if (directory == kRootInode) return kRootInode;
+  const std::vector<std::pair<InodeNumber, std::string>> links =
+      TRY(core_.catalog.list_links(directory, 1));
+  if (links.empty()) return fail(ESTALE, "a directory without a name");
+  return links.front().first;
+}
+
+Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name) {
+  if (name == ".") {
+    const InodePtr self = TRY(core_.table.get(parent));
+    return entry_of(self);
+  }
+  if (name == "..") {
+    const InodePtr above = TRY(core_.table.get(TRY(parent_of(parent))));
+    return entry_of(above);
+  }
+  if (name.size() > kLongestName) return fail(ENAMETOOLONG, "name");
+  const std::optional<DentryRecord> dentry = TRY(core_.catalog.find_dentry(parent, name));
+  if (!dentry) {
+    core_.counters.lookup_misses.fetch_add(1, std::memory_order_relaxed);
+    return fail(ENOENT, "no such name");
+  }
+  Result<InodePtr> inode = core_.table.get(dentry->inode);
+  if (!inode.ok()) {
+    if (inode.error().code != ESTALE) return inode.error();
+    log_error("dentry without inode parent={} inode={}: run kvcachefs fsck", parent,
+              dentry->inode);
+    return fail(ENOENT, "no such inode");
+  }
+  Result<Entry> entry = entry_of(*inode);
+  auto& counter = entry.ok() ? core_.counters.lookup_hits : core_.counters.lookup_misses;
+  counter.fetch_add(1, std::memory_order_relaxed);
+  return entry;
+}
+
+Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view name,
+                                        const NewInode& what, const Caller& caller) {
+  const bool nameless = name.empty();
+  if (!nameless) TRY(check_name(name));
+  const InodePtr directory = TRY(core_.table.get(parent));
+  const InodeNumber number = TRY(core_.catalog.next_id());
+  const UnixNanos now = file_clock_now();
+  InodeRecord record;
+  record.uid = caller.uid;
+  record.gid = caller.gid;
+  record.rdev = static_cast<std::uint64_t>(what.rdev);
+  record.nlink = nameless ? 0 : S_ISDIR(what.mode) ? 2 : 1;
+  record.atime = record.mtime = record.ctime = record.btime = now;
+  record.target = what.target;
+  record.state = what.state;
+  Edit edit;
+  Made made;
+  if (S_ISREG(what.mode)) {
+    record.object = TRY(core_.catalog.next_id());
+    made.copy = TRY(core_.devices->create_copy(record.object));
+    edit.put_object(
+        record.object,
+        ObjectRecord{
+            .inode = number, .device = made.copy.device, .chunk_crc32c = {}, .sealed = {}});
+    if (is_unsealed(record.state)) edit.put_unsealed(number);
+    if (record.state == DataState::kPublished) {
+      struct stat backing {};
+      if (::fstat(made.copy.fd.get(), &backing) != 0)
+        return fail_errno("status of a backing file");
+      record.stamp = stamp_of(backing);
+    }
+  }
+  const auto undo = [&](const Error& error) {
+    if (S_ISREG(what.mode)) {
+      // Nothing refers to it; if this fails too, the next start or fsck finds it.
+      static_cast<void>(core_.devices->at(made.copy.device).remove(record.object).ok());
+    }
+    return error;
+  };
+  const std::lock_guard lock(directory->mutex);
+  if (directory->record.nlink == 0) return undo(fail(ENOENT, "the directory was removed"));
+  record.mode = static_cast<std::uint32_t>(what.mode);
+  if ((directory->record.mode & S_ISGID) != 0) {
+    record.gid = directory->record.gid;
+    if (S_ISDIR(what.mode)) record.mode |= S_ISGID;
+  }
+  if (S_ISLNK(what.mode)) {
+    record.mode = S_IFLNK | 0777;
+  } else if (const Result<void> set =
+                 inherit_mode(core_.catalog, *directory, number, record, caller.umask, edit);
+             !set.ok()) {
+    return undo(set.error());
+  }
+  InodeRecord directory_next;
+  if (nameless) {
+    edit.put_orphan_inode(number);
+  } else {
+    const Result<std::optional<DentryRecord>> standing =
+        core_.catalog.find_dentry(parent, name);
+    if (!standing.ok()) return undo(standing.error());
+    if (standing->has_value()) return undo(fail(EEXIST, "name"));
+    const Result<std::uint64_t> cookie = core_.catalog.next_id();
+    if (!cookie.ok()) return undo(cookie.error());
+    edit.put_dentry(
+        parent, name,
+        DentryRecord{.inode = number, .type = type_of(record.mode), .cookie = *cookie});
+    directory_next = touched(directory->record, now, S_ISDIR(what.mode) ? 1 : 0);
+    edit.put_inode(parent, directory_next);
+  }
+  edit.put_inode(number, record);
+  if (const Result<void> committed = core_.catalog.commit(std::move(edit)); !committed.ok())
+    return undo(committed.error());
+  if (!nameless) directory->record = std::move(directory_next);
+  count_unsealed(core_, DataState::kNone, record.state);
+  made.inode = core_.table.insert(number, std::move(record));
+  if (S_ISREG(what.mode)) made.inode->device = made.copy.device;
+  return made;
+}
+
+Result<Entry> Namespace::make_node(InodeNumber parent, std::string_view name, mode_t mode,
+                                   dev_t rdev, const Caller& caller) {
+  const DataState state = S_ISREG(mode) ? DataState::kPublished : DataState::kNone;
+  const Made made = TRY(
+      make(parent, name, {.mode = mode, .rdev = rdev, .target = {}, .state = state}, caller));
+  if (S_ISREG(mode) && core_.on_unwritten) core_.on_unwritten(made.inode->number);
+  return entry_of(made.inode);
+}
+
+Result<Entry> Namespace::make_symlink(InodeNumber parent, std::string_view name,
+                                      std::string_view target, const Caller& caller) {
+  if (target.empty()) return fail(ENOENT, "empty symlink");
+  if (target.size() >= PATH_MAX) return fail(ENAMETOOLONG, "symlink");
+  const Made made =
+      TRY(make(parent, name,
+               {.mode = S_IFLNK | 0777, .rdev = 0, .target = target, .state = DataState::kNone},
+               caller));
+  return entry_of(made.inode);
+}
+
+Result<std::string> Namespace::read_link(InodeNumber number) {
+  const InodePtr inode = TRY(core_.table.get(number));
+  const std::lock_guard lock(inode->mutex);
+  if (!S_ISLNK(inode->record.mode)) return fail(EINVAL, "not a symlink");
+  return inode->record.target;
+}
+
+Result<void> Namespace::list(InodeNumber directory, std::uint64_t after, bool plus,
+                             const std::function<bool(const ListedEntry&)>& visit) {
+  if (after < kDotCookie) {
+    if (!visit(
+            {.entry = {.cookie = kDotCookie, .inode = directory, .type = DT_DIR, .name = "."},
+             .plus = {}}))
+      return {};
+    after = kDotCookie;
+  }
+  if (after < kDotDotCookie) {
+    const Result<InodeNumber> above = parent_of(directory);
+    const InodeNumber number = above.ok() ? *above : directory;
+    if (!visit(
+            {.entry = {.cookie = kDotDotCookie, .inode = number, .type = DT_DIR, .name = ".."},
+             .plus = {}}))
+      return {};
+    after = kDotDotCookie;
+  }
+  while (true) {
+    const std::vector<DirEntry> entries =
+        TRY(core_.catalog.list_directory(directory, after, kListBatch));
+    for (const DirEntry& entry : entries) {
+      ListedEntry listed{.entry = entry, .plus = {}};
+      if (plus) {
+        const Result<InodePtr> inode = core_.table.get(entry.inode);
+        if (inode.ok()) {
+          const Result<Entry> found = entry_of(*inode);
+          if (found.ok()) {
+            listed.plus = *found;
+            // A listing grants nothing: what it shows is looked up again before it is used.
+            listed.plus->entry_timeout_s = 0;
+          }
+        }
+        if (!listed.plus) {  // a miss
+          after = entry.cookie;
+          continue;
+        }
+      }
+      if (!visit(listed)) {
+        if (listed.plus) core_.table.forget(entry.inode, 1);
+        return {};
+      }
+      after = entry.cookie;
+    }
+    if (entries.size() < kListBatch) return {};
+  }
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,67 @@
+// Names: the calls that find, make, move and remove dentries.
+//
+// The kernel holds the parents' locks during each of them, so two changes of one directory
+// never run at once; what changes an inode from several directories, and the daemon's own
+// drops, are ordered by the inode locks, and dentries are read again under them.
+#pragma once
+
+#include "fs/node/core.h"
+
+namespace kvcachefs {
+
+class Namespace {
+ public:
+  explicit Namespace(Core& core) : core_(core) {}
+
+  // As the methods of the same names in fs/volume.h.
+  Result<Entry> lookup(InodeNumber parent, std::string_view name);
+  Result<Entry> make_node(InodeNumber parent, std::string_view name, mode_t mode, dev_t rdev,
+                          const Caller& caller);
+  Result<Entry> make_symlink(InodeNumber parent, std::string_view name, std::string_view target,
+                             const Caller& caller);
+  Result<Entry> link(InodeNumber inode, InodeNumber new_parent, std::string_view new_name);
+  Result<void> unlink(InodeNumber parent, std::string_view name);
+  Result<void> rmdir(InodeNumber parent, std::string_view name);
+  Result<void> rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
+                      std::string_view new_name, unsigned flags);
+  Result<std::string> read_link(InodeNumber inode);
+  Result<void> list(InodeNumber directory, std::uint64_t after_cookie, bool plus,
+                    const std::function<bool(const ListedEntry&)>& visit);
+
+  // Makes an inode with a name (or, with an empty one, without: O_TMPFILE), and for a regular
+  // file its object. The new inode is returned with one lookup counted; `copy` is the backing
+  // file of a regular one.
+  struct Made {
+    InodePtr inode;
+    NewCopy copy;
+  };
+  struct NewInode {
+    mode_t mode = 0;
+    dev_t rdev = 0;
+    std::string_view target;
+    DataState state = DataState::kNone;
+  };
+  Result<Made> make(InodeNumber parent, std::string_view name, const NewInode& what,
+                    const Caller& caller);
+  // The entry of an inode in memory, with one lookup counted.
+  Result<Entry> entry_of(const InodePtr& inode);
+
+ private:
+  Result<InodeNumber> parent_of(InodeNumber directory);
+  // One try of a rename; false: the dentries changed between the first look and the locks.
+  Result<bool> try_rename(const InodePtr& from_dir, std::string_view name,
+                          const InodePtr& to_dir, std::string_view new_name, unsigned flags);
+
+  Core& core_;
+};
+
+// Looks at a regular file's backing file. A missing one, or one that was cut or grown since the
+// seal, makes the inode a miss: its names are dropped and the error is ENOENT. A sealed file
+// that changed otherwise goes back to `mutable`. The caller holds no inode lock. Other errors:
+// EIO.
+Result<struct stat> checked_status(Core& core, Inode& inode);
+
+// A directory's record after a change in it at `now`; `links` is added to its link count.
+[[nodiscard]] InodeRecord touched(const InodeRecord& directory, UnixNanos now, int links);
+
+}  // namespace kvcachefs

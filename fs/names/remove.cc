@@ -1,0 +1,106 @@
+// The calls that add and take links: link, unlink, rmdir.
+#include <dirent.h>
+#include <fcntl.h>
+
+#include "fs/life/states.h"
+#include "fs/names/namespace.h"
+
+namespace kvcachefs {
+namespace {
+
+// As ext4 (EXT4_LINK_MAX, fs/ext4/ext4.h).
+constexpr std::uint32_t kMostLinks = 65'000;
+// A dentry that changes between the look and the locks is looked at again; more rounds than
+// this mean that somebody renames it in a loop, which the kernel's own locks rule out.
+constexpr int kMostRounds = 8;
+
+}  // namespace
+
+Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
+                              std::string_view new_name) {
+  const InodePtr inode = TRY(core_.table.get(number));
+  const InodePtr directory = TRY(core_.table.get(new_parent));
+  bool replaced_object = false;
+  {
+    const LockedInodes locked({inode.get(), directory.get()});
+    if (directory->record.nlink == 0) return fail(ENOENT, "the directory was removed");
+    if (S_ISDIR(inode->record.mode)) return fail(EPERM, "hard link to a directory");
+    if (inode->record.nlink >= kMostLinks) return fail(EMLINK, "links");
+    if (TRY(core_.catalog.find_dentry(new_parent, new_name))) return fail(EEXIST, "name");
+    const UnixNanos now = file_clock_now();
+    InodeRecord next = inode->record;
+    Edit edit;
+    if (next.state == DataState::kUnpublished) {
+      Tier* tier = TRY(core_.devices->of(*inode));
+      const struct stat backing = TRY(tier->status(next.object));
+      replaced_object = next.previous_object != kNoObject;
+      TRY(prepare_publication(core_, number, next, backing, edit));
+    }
+    if (next.nlink == 0) edit.remove_orphan_inode(number);
+    ++next.nlink;
+    next.ctime = now;
+    edit.put_dentry(new_parent, new_name,
+                    DentryRecord{.inode = number,
+                                 .type = static_cast<std::uint8_t>(IFTODT(next.mode)),
+                                 .cookie = TRY(core_.catalog.next_id())});
+    InodeRecord directory_next = touched(directory->record, now, 0);
+    edit.put_inode(new_parent, directory_next);
+    TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
+    directory->record = std::move(directory_next);
+  }
+  if (replaced_object && core_.on_orphan_object) core_.on_orphan_object();
+  return entry_of(inode);
+}
+
+Result<void> Namespace::unlink(InodeNumber parent, std::string_view name) {
+  const InodePtr directory = TRY(core_.table.get(parent));
+  for (int round = 0; round < kMostRounds; ++round) {
+    const std::optional<DentryRecord> dentry = TRY(core_.catalog.find_dentry(parent, name));
+    if (!dentry) return fail(ENOENT, "no such name");
+    const InodePtr inode = TRY(core_.table.get(dentry->inode));
+    const LockedInodes locked({inode.get(), directory.get()});
+    if (TRY(core_.catalog.find_dentry(parent, name)) != dentry) continue;
+    if (S_ISDIR(inode->record.mode)) return fail(EISDIR, "a directory");
+    const UnixNanos now = file_clock_now();
+    InodeRecord next = inode->record;
+    --next.nlink;
+    next.ctime = now;
+    Edit edit;
+    edit.remove_dentry(parent, name, *dentry);
+    if (next.nlink == 0) edit.put_orphan_inode(inode->number);
+    InodeRecord directory_next = touched(directory->record, now, 0);
+    edit.put_inode(parent, directory_next);
+    TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
+    directory->record = std::move(directory_next);
+    return {};
+  }
+  return fail(EBUSY, "the name keeps changing");
+}
+
+Result<void> Namespace::rmdir(InodeNumber parent, std::string_view name) {
+  const InodePtr directory = TRY(core_.table.get(parent));
+  for (int round = 0; round < kMostRounds; ++round) {
+    const std::optional<DentryRecord> dentry = TRY(core_.catalog.find_dentry(parent, name));
+    if (!dentry) return fail(ENOENT, "no such name");
+    const InodePtr inode = TRY(core_.table.get(dentry->inode));
+    const LockedInodes locked({inode.get(), directory.get()});
+    if (TRY(core_.catalog.find_dentry(parent, name)) != dentry) continue;
+    if (!S_ISDIR(inode->record.mode)) return fail(ENOTDIR, "not a directory");
+    if (!TRY(core_.catalog.directory_empty(inode->number))) return fail(ENOTEMPTY, "directory");
+    const UnixNanos now = file_clock_now();
+    InodeRecord next = inode->record;
+    next.nlink = 0;
+    next.ctime = now;
+    Edit edit;
+    edit.remove_dentry(parent, name, *dentry);
+    edit.put_orphan_inode(inode->number);
+    InodeRecord directory_next = touched(directory->record, now, -1);
+    edit.put_inode(parent, directory_next);
+    TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
+    directory->record = std::move(directory_next);
+    return {};
+  }
+  return fail(EBUSY, "the name keeps changing");
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,142 @@
+// Rename: the commit of a runtime's store.
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+
+#include "fs/life/states.h"
+#include "fs/names/namespace.h"
+
+namespace kvcachefs {
+namespace {
+
+constexpr int kMostRounds = 8;  // as in remove.cc
+
+// What a rename changes; the records are copies until the commit.
+struct Changes {
+  std::vector<std::pair<Inode*, InodeRecord>> records;
+
+  InodeRecord& of(Inode& inode) {
+    for (auto& [known, record] : records) {
+      if (known == &inode) return record;
+    }
+    return records.emplace_back(&inode, inode.record).second;
+  }
+  Result<void> commit(Core& core, Edit&& edit) {
+    for (const auto& [inode, record] : records) edit.put_inode(inode->number, record);
+    TRY(core.catalog.commit(std::move(edit)));
+    for (auto& [inode, record] : records) {
+      count_unsealed(core, inode->record.state, record.state);
+      inode->record = std::move(record);
+    }
+    return {};
+  }
+};
+
+// A rename of a file that was never published publishes it, in the same commit: a crash shows
+// either neither or both.
+Result<void> publish_with(Core& core, Inode& inode, Changes& changes, Edit& edit) {
+  if ((inode.record.flags & kInodePoisoned) != 0) return fail(EIO, "its writing failed");
+  if (!is_unsealed(inode.record.state)) return {};
+  Tier* tier = TRY(core.devices->of(inode));
+  const struct stat backing = TRY(tier->status(inode.record.object));
+  return prepare_publication(core, inode.number, changes.of(inode), backing, edit);
+}
+
+bool is_directory(const Inode& inode) { return S_ISDIR(inode.record.mode); }
+
+}  // namespace
+
+Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
+                               InodeNumber new_parent, std::string_view new_name,
+                               unsigned flags) {
+  if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0)
+    return fail(EINVAL, "rename flags");
+  const InodePtr from_dir = TRY(core_.table.get(parent));
+  const InodePtr to_dir = TRY(core_.table.get(new_parent));
+  for (int round = 0; round < kMostRounds; ++round) {
+    if (TRY(try_rename(from_dir, name, to_dir, new_name, flags))) return {};
+  }
+  return fail(EBUSY, "the names keep changing");
+}
+
+Result<bool> Namespace::try_rename(const InodePtr& from_dir, std::string_view name,
+                                   const InodePtr& to_dir, std::string_view new_name,
+                                   unsigned flags) {
+  const std::optional<DentryRecord> source =
+      TRY(core_.catalog.find_dentry(from_dir->number, name));
+  const std::optional<DentryRecord> target =
+      TRY(core_.catalog.find_dentry(to_dir->number, new_name));
+  if (!source) return fail(ENOENT, "no such name");
+  const bool exchange = (flags & RENAME_EXCHANGE) != 0;
+  if (exchange && !target) return fail(ENOENT, "no such name");
+  if (target && (flags & RENAME_NOREPLACE) != 0) return fail(EEXIST, "name");
+  const InodePtr moved = TRY(core_.table.get(source->inode));
+  InodePtr replaced;
+  if (target) replaced = TRY(core_.table.get(target->inode));
+  if (moved == replaced && !exchange) return true;
+
+  bool replaced_object = false;
+  {
+    const LockedInodes locked({from_dir.get(), to_dir.get(), moved.get(), replaced.get()});
+    if (TRY(core_.catalog.find_dentry(from_dir->number, name)) != source) return false;
+    if (TRY(core_.catalog.find_dentry(to_dir->number, new_name)) != target) return false;
+    if (to_dir->record.nlink == 0) return fail(ENOENT, "the directory was removed");
+    if (target && !exchange) {
+      if (is_directory(*replaced) && !is_directory(*moved)) return fail(EISDIR, "target");
+      if (!is_directory(*replaced) && is_directory(*moved)) return fail(ENOTDIR, "target");
+      if (is_directory(*replaced) && !TRY(core_.catalog.directory_empty(replaced->number)))
+        return fail(ENOTEMPTY, "target");
+    }
+    const UnixNanos now = file_clock_now();
+    Changes changes;
+    changes.records.reserve(4);
+    Edit edit;
+    replaced_object = moved->record.previous_object != kNoObject;
+    TRY(publish_with(core_, *moved, changes, edit));
+    if (exchange) TRY(publish_with(core_, *replaced, changes, edit));
+    changes.of(*moved).ctime = now;
+    for (Inode* directory : {from_dir.get(), to_dir.get()})
+      changes.of(*directory) = touched(changes.of(*directory), now, 0);
+
+    edit.remove_dentry(from_dir->number, name, *source);
+    if (target) edit.remove_dentry(to_dir->number, new_name, *target);
+    if (exchange) {
+      changes.of(*replaced).ctime = now;
+      edit.put_dentry(from_dir->number, name,
+                      {.inode = target->inode, .type = target->type, .cookie = source->cookie});
+      edit.put_dentry(to_dir->number, new_name,
+                      {.inode = source->inode, .type = source->type, .cookie = target->cookie});
+      if (is_directory(*moved) != is_directory(*replaced)) {
+        const bool to_gains = is_directory(*moved);
+        changes.of(to_gains ? *to_dir : *from_dir).nlink += 1;
+        changes.of(to_gains ? *from_dir : *to_dir).nlink -= 1;
+      }
+    } else {
+      edit.put_dentry(to_dir->number, new_name,
+                      {.inode = source->inode,
+                       .type = source->type,
+                       .cookie = TRY(core_.catalog.next_id())});
+      if (is_directory(*moved)) {
+        changes.of(*from_dir).nlink -= 1;
+        changes.of(*to_dir).nlink += 1;
+      }
+      if (target) {
+        InodeRecord& gone = changes.of(*replaced);
+        if (is_directory(*replaced)) {
+          gone.nlink = 0;
+          changes.of(*to_dir).nlink -= 1;
+        } else {
+          --gone.nlink;
+        }
+        gone.ctime = now;
+        if (gone.nlink == 0) edit.put_orphan_inode(replaced->number);
+      }
+    }
+    TRY(changes.commit(core_, std::move(edit)));
+  }
+  if (replaced_object && core_.on_orphan_object) core_.on_orphan_object();
+  return true;
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,23 @@
+// What stat(2) shows of an inode, put together from the catalog and the backing file.
+#pragma once
+
+#include <sys/stat.h>
+
+#include "fs/node/core.h"
+
+namespace kvcachefs {
+
+[[nodiscard]] DataStamp stamp_of(const struct stat& backing) noexcept;
+
+// The attributes of an inode whose record and (regular files) backing file's status are given.
+[[nodiscard]] struct stat merge_attributes(InodeNumber number, const InodeRecord& record,
+                                           const struct stat* backing) noexcept;
+
+// How long the kernel may keep them: not at all while somebody may write unseen.
+[[nodiscard]] double attribute_timeout(const Inode& inode) noexcept;
+
+// Name → inode, for files that are not a runtime's blocks.
+inline constexpr double kEntryTimeout = 10.0;
+inline constexpr double kAttributeTimeout = 10.0;
+
+}  // namespace kvcachefs

@@ -1,0 +1,100 @@
+// What all parts of one mounted filesystem share.
+//
+// Lock order: inode locks, several of them in the order of their numbers (LockedInodes) → the
+// leaves (inode table, backing ids, queues of the background threads, the catalog's own). See
+// fs/DESIGN.md.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+
+#include "fs/node/devices.h"
+#include "fs/node/inode.h"
+#include "fs/node/inode_table.h"
+#include "fs/node/ports.h"
+#include "fs/volume.h"
+#include "metadata/catalog.h"
+
+namespace kvcachefs {
+
+struct Counters {
+  std::atomic<std::uint64_t> open_files{0};
+  std::atomic<std::uint64_t> unsealed{0};
+  std::atomic<std::uint64_t> sealed_total{0};
+  std::atomic<std::uint64_t> poisoned{0};
+  std::atomic<std::uint64_t> damaged{0};
+  std::atomic<std::uint64_t> lost{0};
+  std::atomic<std::uint64_t> lookup_hits{0};
+  std::atomic<std::uint64_t> lookup_misses{0};
+};
+
+struct Core {
+  Core(Catalog& its_catalog, std::unique_ptr<Devices> its_devices,
+       const VolumeOptions& its_options, BackingIds* ids,
+       KernelNotifications* its_notifications)
+      : catalog(its_catalog),
+        devices(std::move(its_devices)),
+        options(its_options),
+        backing_ids(ids),
+        notifications(its_notifications),
+        table(its_catalog, [this](const Inode& inode) { unreferenced(inode); }) {}
+
+  [[nodiscard]] bool passthrough() const noexcept {
+    return backing_ids != nullptr && backing_ids->available();
+  }
+  // The last reference to an inode has gone: its backing id is given back, and one without a
+  // name goes to the reaper.
+  void unreferenced(const Inode& inode) {
+    if (inode.backing_id != 0) backing_ids->close(inode.backing_id);
+    if (inode.record.nlink == 0 && on_nameless) on_nameless(inode.number);
+  }
+
+  Catalog& catalog;
+  std::unique_ptr<Devices> devices;
+  const VolumeOptions options;
+  BackingIds* const backing_ids;             // null: never passthrough
+  KernelNotifications* const notifications;  // null: nobody to tell
+  Counters counters;
+  // Set once before the mount answers, to the background threads' wake-up calls. They queue and
+  // return.
+  std::function<void(InodeNumber)> on_nameless;
+  std::function<void(InodeNumber)>
+      on_unwritten;  // the last writer of an unsealed file has gone
+  std::function<void()> on_orphan_object;
+  std::function<void()>
+      on_sync_wanted;  // a commit should reach the disk soon, nobody waits for it
+  InodeTable table;    // last: its end calls unreferenced()
+};
+
+// Locks several inodes without a deadlock: in the order of their numbers, each once. Null
+// pointers are passed over.
+class LockedInodes {
+ public:
+  explicit LockedInodes(std::initializer_list<Inode*> inodes) {
+    for (Inode* inode : inodes) {
+      if (inode != nullptr && std::find(locked_.begin(), locked_.begin() + count_, inode) ==
+                                  locked_.begin() + count_) {
+        locked_[static_cast<std::size_t>(count_++)] = inode;
+      }
+    }
+    std::sort(locked_.begin(), locked_.begin() + count_,
+              [](const Inode* a, const Inode* b) { return a->number < b->number; });
+    for (int i = 0; i < count_; ++i) locked_[static_cast<std::size_t>(i)]->mutex.lock();
+  }
+  ~LockedInodes() {
+    for (int i = count_; i > 0; --i) locked_[static_cast<std::size_t>(i - 1)]->mutex.unlock();
+  }
+  LockedInodes(const LockedInodes&) = delete;
+  LockedInodes& operator=(const LockedInodes&) = delete;
+
+ private:
+  static constexpr std::size_t kMost = 8;  // a rename touches four
+  std::array<Inode*, kMost> locked_{};
+  int count_ = 0;
+};
+
+}  // namespace kvcachefs

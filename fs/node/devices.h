@@ -1,0 +1,56 @@
+// The mount's devices: where new objects go, and where an object's copy is.
+//
+// Any thread.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "backend/base/result.h"
+#include "backend/tier.h"
+#include "fs/node/inode.h"
+#include "metadata/catalog.h"
+
+namespace kvcachefs {
+
+// A new, empty backing file.
+struct NewCopy {
+  std::uint32_t device = 0;  // index into the catalog's device table
+  UniqueFd fd;               // O_RDWR
+};
+
+class Devices {
+ public:
+  // Errors: ENODEV (the catalog names a device that is not there), EIO.
+  static Result<std::unique_ptr<Devices>> create(Catalog& catalog,
+                                                 std::vector<std::unique_ptr<Tier>> tiers);
+
+  // Makes the object's backing file, on the devices in turn; one that is full is passed over.
+  // Errors: those of Tier::create().
+  Result<NewCopy> create_copy(ObjectId object);
+  // Precondition: `index` comes from the catalog's table.
+  [[nodiscard]] Tier& at(std::uint32_t index) noexcept { return *by_index_[index]; }
+  [[nodiscard]] std::size_t count() const noexcept { return tiers_.size(); }
+  [[nodiscard]] const std::vector<std::unique_ptr<Tier>>& tiers() const noexcept {
+    return tiers_;
+  }
+  // The device of the inode's current object; remembered in the inode. The caller holds the
+  // inode's lock. Errors: ENOENT (the catalog has no such object), EIO, EBADMSG.
+  Result<Tier*> of(Inode& inode);
+  // The device of any object. Errors: as of().
+  Result<std::uint32_t> index_of(ObjectId object);
+  [[nodiscard]] std::uint32_t sole_index() const noexcept { return index_of_tier_.front(); }
+
+ private:
+  Devices(Catalog& catalog, std::vector<std::unique_ptr<Tier>> tiers)
+      : catalog_(catalog), tiers_(std::move(tiers)) {}
+
+  Catalog& catalog_;
+  std::vector<std::unique_ptr<Tier>> tiers_;
+  std::vector<Tier*> by_index_;
+  std::vector<std::uint32_t> index_of_tier_;
+  std::atomic<std::uint32_t> turn_{0};
+};
+
+}  // namespace kvcachefs

@@ -1,0 +1,55 @@
+// What the daemon holds in memory of one inode, while the kernel knows it, a file of it is
+// open, or work is under way.
+//
+// Everything but `number` and `type` is guarded by `mutex`, "the inode's lock". `record` is
+// always what the catalog holds: a change is made on a copy, committed, and then stored here,
+// all under the lock, so that the commits of one inode are in order. The lock is held across
+// calls into the local database that do not wait for a disk, and never across a sync, a read of
+// file data, or a reply.
+//
+// Life: a shared_ptr keeps it. The inode table hands it out, one object per number at a time;
+// when the last reference goes and no name is left, the reaper is told.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "metadata/record.h"
+
+namespace kvcachefs {
+
+struct Inode {
+  Inode(InodeNumber its_number, InodeRecord its_record)
+      : number(its_number), type(its_record.mode & S_IFMT), record(std::move(its_record)) {}
+
+  [[nodiscard]] bool is_file() const noexcept { return type == S_IFREG; }
+
+  const InodeNumber number;
+  const std::uint32_t type;  // S_IFMT bits; never changes, so it needs no lock
+  std::mutex mutex;
+  InodeRecord record;
+
+  // Where the object's backing file is: index into the catalog's device table; known after the
+  // first look.
+  std::optional<std::uint32_t> device;
+  // Regular files: open descriptions, and those among them that may write.
+  std::uint32_t opens = 0;
+  std::uint32_t writers = 0;
+  // Counts opens for writing; the seal compares it to notice a writer that came and went
+  // meanwhile.
+  std::uint64_t write_opens = 0;
+  // The backing id of `record.object`, 0: none is registered. One per object: the kernel
+  // refuses a second one.
+  int backing_id = 0;
+  // The object that `backing_id` stands for.
+  ObjectId backing_object = kNoObject;
+};
+
+using InodePtr = std::shared_ptr<Inode>;
+
+}  // namespace kvcachefs

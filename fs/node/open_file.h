@@ -1,0 +1,50 @@
+// An open file: what a FUSE file handle stands for.
+#pragma once
+
+#include <fcntl.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "backend/base/result.h"
+#include "backend/base/unique_fd.h"
+#include "backend/tier.h"
+#include "fs/node/inode.h"
+#include "fs/volume.h"
+
+namespace kvcachefs {
+
+class OpenFile {
+ public:
+  OpenFile(InodePtr its_inode, int its_flags, Tier& its_tier, ObjectId its_object)
+      : inode(std::move(its_inode)), flags(its_flags), tier(its_tier), object(its_object) {}
+
+  [[nodiscard]] bool writable() const noexcept { return (flags & O_ACCMODE) != O_RDONLY; }
+  // The daemon's own descriptor of the backing file, opened at the first need (in passthrough
+  // mode that is an fsync, a fallocate, a seek) and kept, so that an error of the disk is
+  // reported once to this open file. Errors: those of Tier::open(). O_DIRECT is left out: the
+  // daemon's buffers and the tails of files are not aligned.
+  Result<int> descriptor() {
+    const std::lock_guard lock(mutex_);
+    if (!fd_)
+      fd_ = TRY(tier.open(
+          object, (writable() ? O_RDWR : O_RDONLY) | (flags & (O_SYNC | O_DSYNC | O_NOATIME))));
+    return fd_.get();
+  }
+  void adopt(UniqueFd fd) {
+    const std::lock_guard lock(mutex_);
+    fd_ = std::move(fd);
+  }
+
+  const InodePtr inode;
+  const int flags;  // of open(2)
+  Tier& tier;
+  const ObjectId object;
+  ServeMode mode = ServeMode::kDirect;
+
+ private:
+  std::mutex mutex_;
+  UniqueFd fd_;
+};
+
+}  // namespace kvcachefs

@@ -1,0 +1,35 @@
+// What the filesystem asks of the side that speaks to the kernel; implemented in fs/fuse, faked
+// in tests.
+#pragma once
+
+#include <string>
+
+#include "backend/base/result.h"
+#include "metadata/record.h"
+
+namespace kvcachefs {
+
+// Backing ids: a number under which the kernel reads and writes a backing file itself (FUSE
+// passthrough, kernel Documentation/filesystems/fuse/fuse-passthrough.rst). Any thread.
+class BackingIds {
+ public:
+  virtual ~BackingIds() = default;
+  // Whether passthrough is in force; decided when the kernel has answered INIT, constant from
+  // then on.
+  [[nodiscard]] virtual bool available() const noexcept = 0;
+  // Registers the file behind `fd` (O_PATH is enough; it may be closed afterwards). Errors:
+  // EPERM, ELOOP, ENOMEM, EIO: serve by the daemon.
+  virtual Result<int> open(int fd) = 0;
+  virtual void close(int id) noexcept = 0;
+};
+
+// Tells the kernel that what it has cached no longer holds. Any thread; never waits: the
+// message is queued for the one thread that sends them. May be called while holding locks.
+class KernelNotifications {
+ public:
+  virtual ~KernelNotifications() = default;
+  virtual void invalidate_entry(InodeNumber parent, std::string name) = 0;
+  virtual void invalidate_attributes(InodeNumber inode) = 0;
+};
+
+}  // namespace kvcachefs

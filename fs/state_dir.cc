@@ -1,0 +1,138 @@
+#include "fs/state_dir.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace kvcachefs {
+namespace {
+
+Error refuse(std::string& problem, int code, std::string text) {
+  problem = std::move(text);
+  return fail(code, "state directory");
+}
+
+const char* fix_for(int code) {
+  switch (code) {
+    case ENOENT:
+      return "make its parent directory first";
+    case EROFS:
+      return "its filesystem is read-only: name another with --state";
+    case ENOSPC:
+    case EDQUOT:
+      return "its filesystem is full: free space, or name another with --state";
+    case EACCES:
+    case EPERM:
+      return "run as its owner";
+    default:
+      return "name another with --state";
+  }
+}
+
+Error refuse_call(std::string& problem, int code, const std::string& path) {
+  return refuse(
+      problem, code,
+      fmt::format("state directory: {}: {}: {}", path, std::strerror(code), fix_for(code)));
+}
+
+// Looks at the open directory, so that what was checked is what is used.
+Result<void> check(int fd, const std::string& path, std::string& problem) {
+  struct stat status;
+  if (::fstat(fd, &status) != 0) return refuse_call(problem, errno, path);
+  if (status.st_uid != ::geteuid()) {
+    return refuse(
+        problem, EPERM,
+        fmt::format("state directory: {}: belongs to uid {}: chown {} it, or name another "
+                    "with --state",
+                    path, status.st_uid, ::geteuid()));
+  }
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return refuse(
+        problem, EPERM,
+        fmt::format("state directory: {}: other users may write to it (mode {:04o}), so "
+                    "it cannot be trusted: look at what is in it, then chmod 0700 it",
+                    path, status.st_mode & 07777));
+  }
+  // Names of files are private to their directories; the database repeats them.
+  if ((status.st_mode & 0077) != 0 && ::fchmod(fd, 0700) != 0) {
+    return refuse_call(problem, errno, path);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string lock_path_of(const std::string& state) { return state + "/lock"; }
+std::string control_path_of(const std::string& state) { return state + "/control.sock"; }
+
+StateDir::StateDir(StateDir&& other) noexcept
+    : path_(std::move(other.path_)),
+      created_(std::exchange(other.created_, false)),
+      lock_(std::move(other.lock_)) {}
+
+StateDir::~StateDir() {
+  if (!created_) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
+                                std::string& problem) {
+  bool created = false;
+  if (if_missing == IfMissing::kCreate) {
+    if (::mkdir(path.c_str(), 0700) == 0) {
+      created = true;
+    } else if (errno != EEXIST) {
+      return refuse_call(problem, errno, path);
+    }
+  }
+  // From here on a failure takes a directory that we made with it.
+  StateDir state(path, created);
+  const UniqueFd fd{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
+  if (!fd) {
+    const int code = errno;
+    if (code == ENOENT) {
+      return refuse(
+          problem, ENOENT,
+          fmt::format("state directory: {}: there is none: name the one that the mount "
+                      "was given",
+                      path));
+    }
+    if (code == ENOTDIR || code == ELOOP) {
+      return refuse(problem, code,
+                    fmt::format("state directory: {}: not a directory: name another "
+                                "with --state",
+                                path));
+    }
+    return refuse_call(problem, code, path);
+  }
+  TRY(check(fd.get(), path, problem));
+
+  pid_t holder = 0;
+  auto lock = FileLock::acquire(lock_path_of(path), &holder);
+  if (!lock) {
+    if (lock.error().code == EBUSY) {
+      return refuse(
+          problem, EBUSY,
+          fmt::format("state directory: {}: in use by kvcachefs with pid {}: unmount that "
+                      "one first, or name another with --state",
+                      path, holder));
+    }
+    return refuse_call(problem, lock.error().code, path);
+  }
+  state.lock_.emplace(std::move(*lock));
+  return state;
+}
+
+bool StateDir::has_database() const {
+  struct stat status;
+  return ::stat((database_path() + "/CURRENT").c_str(), &status) == 0;
+}
+
+}  // namespace kvcachefs

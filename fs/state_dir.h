@@ -1,0 +1,56 @@
+// The state directory of a mount: who may use it, and who uses it now.
+//
+//   <path>/lock           flock'ed by the daemon, holds its pid
+//   <path>/control.sock   the control socket (control.h)
+//   <path>/db/            the database
+//
+// The directory is ours alone (mode 0700). What lies in it says which bytes are whose, so one
+// that another user could write to is refused rather than repaired.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+
+#include "backend/base/file_lock.h"
+#include "backend/base/result.h"
+#include "backend/base/unique_fd.h"
+
+namespace kvcachefs {
+
+class StateDir {
+ public:
+  enum class IfMissing { kCreate, kFail };
+
+  // Checks and locks the directory. `problem` says what is wrong, with what, and what to do.
+  // Errors: ENOENT, ENOTDIR, EPERM (another user's, or others may write to it), EBUSY (in use;
+  // the pid is in the problem), ELOOP (a symlink), EROFS, EACCES, ENOSPC, EIO.
+  static Result<StateDir> open(const std::string& path, IfMissing if_missing,
+                               std::string& problem);
+
+  StateDir(StateDir&& other) noexcept;
+  StateDir& operator=(StateDir&&) = delete;
+  // Removes the directory with all that is in it when this object made it and keep() was not
+  // called: a start that failed leaves nothing behind.
+  ~StateDir();
+  void keep() noexcept { created_ = false; }
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] std::string database_path() const { return path_ + "/db"; }
+  // Whether a database was there before.
+  [[nodiscard]] bool has_database() const;
+
+ private:
+  StateDir(std::string path, bool created) : path_(std::move(path)), created_(created) {}
+
+  std::string path_;
+  bool created_ = false;
+  std::optional<FileLock> lock_;
+};
+
+// Where the parts are, for those who only look.
+[[nodiscard]] std::string lock_path_of(const std::string& state);
+[[nodiscard]] std::string control_path_of(const std::string& state);
+
+}  // namespace kvcachefs

@@ -1,0 +1,268 @@
+#include "fs/status.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "backend/base/random.h"
+#include "backend/base/units.h"
+
+namespace kvcachefs {
+namespace {
+
+using nlohmann::json;
+
+// Below this share of free space a tier is worth a word.
+constexpr double kLowSpace = 0.05;
+
+template <class T>
+json or_null(const std::optional<T>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+json tier_json(const TierStatus& tier) {
+  return {{"kind", tier.kind},
+          {"path", tier.path},
+          {"uuid", tier.uuid},
+          {"size_limit", tier.size_limit == 0 ? json(nullptr) : json(tier.size_limit)},
+          {"size_limit_given", tier.size_limit_text},
+          {"capacity", or_null(tier.capacity)},
+          {"free", or_null(tier.free)},
+          {"objects", or_null(tier.objects)}};
+}
+
+json counts_json(const VolumeCounts& counts) {
+  return {{"inodes_cached", counts.inodes_cached},
+          {"open_files", counts.open_files},
+          {"unsealed", counts.unsealed},
+          {"sealed_total", counts.sealed_total},
+          {"poisoned", counts.poisoned},
+          {"damaged", counts.damaged},
+          {"lost", counts.lost},
+          {"catalog_memory_bytes", counts.catalog_memory_bytes}};
+}
+
+json hit_ratio(const VolumeCounts& counts) {
+  const std::uint64_t all = counts.lookup_hits + counts.lookup_misses;
+  if (all == 0) return nullptr;
+  return static_cast<double>(counts.lookup_hits) / static_cast<double>(all);
+}
+
+// ---- text
+// --------------------------------------------------------------------------------------
+
+// Reads a status that may be of another version: what is absent, or of another type, is empty.
+std::string text_of(const json& object, const char* key) {
+  const auto value = object.find(key);
+  return value != object.end() && value->is_string() ? value->get<std::string>()
+                                                     : std::string{};
+}
+double number_of(const json& object, const char* key) {
+  const auto value = object.find(key);
+  return value != object.end() && value->is_number() ? value->get<double>() : 0;
+}
+// Of a size or count: negative and fractional ones are not ours.
+std::uint64_t count_of(const json& object, const char* key) {
+  const auto value = object.find(key);
+  return value != object.end() && value->is_number_unsigned() ? value->get<std::uint64_t>() : 0;
+}
+const json& object_of(const json& object, const char* key) {
+  static const json kEmpty = json::object();
+  const auto value = object.find(key);
+  return value != object.end() && value->is_structured() ? *value : kEmpty;
+}
+
+std::string seconds_text(double seconds) {
+  const double bounded = std::clamp(seconds, 0.0, 1e9);
+  return format_duration(std::chrono::nanoseconds{static_cast<std::int64_t>(bounded * 1e9)});
+}
+
+// 1234567 -> 1,234,567
+std::string grouped(std::uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t at = digits.size(); at > 3;) {
+    at -= 3;
+    digits.insert(at, 1, ',');
+  }
+  return digits;
+}
+
+std::string micros(double us) {
+  if (us <= 0) return "-";
+  if (us < 1000) return fmt::format("{:.3g} us", us);
+  if (us < 1e6) return fmt::format("{:.3g} ms", us / 1e3);
+  return fmt::format("{:.3g} s", us / 1e6);
+}
+
+void complain(std::vector<std::string>& complaints, std::uint64_t count,
+              std::string_view what) {
+  if (count > 0) {
+    complaints.push_back(
+        fmt::format("{} {} {}", grouped(count), count == 1 ? "file" : "files", what));
+  }
+}
+
+// What a person should know first.
+std::vector<std::string> complaints_of(const json& status) {
+  std::vector<std::string> complaints;
+  const json& counts = object_of(status, "counts");
+  complain(complaints, count_of(counts, "lost"), "lost");
+  complain(complaints, count_of(counts, "damaged"), "damaged (see quarantine/ on the device)");
+  complain(complaints, count_of(counts, "poisoned"), "not written in full");
+  for (const json& tier : object_of(status, "tiers")) {
+    const double capacity = number_of(tier, "capacity");
+    const double left = number_of(tier, "free");
+    if (capacity <= 0) {
+      complaints.push_back(fmt::format("{} does not answer", text_of(tier, "path")));
+    } else if (left < capacity * kLowSpace) {
+      complaints.push_back(fmt::format("{} is nearly full ({} free)", text_of(tier, "path"),
+                                       format_size(count_of(tier, "free"))));
+    }
+  }
+  if (text_of(status, "phase") == "stopping") complaints.push_back("stopping");
+  return complaints;
+}
+
+void add_head(std::string& out, const json& status) {
+  const auto complaints = complaints_of(status);
+  out += fmt::format(
+      "{}: {}\n", text_of(status, "mountpoint"),
+      complaints.empty() ? "healthy" : fmt::format("{}", fmt::join(complaints, "; ")));
+  out += fmt::format("  kvcachefs {}, pid {}, up {}{}\n", text_of(status, "version"),
+                     count_of(status, "pid"), seconds_text(number_of(status, "uptime_s")),
+                     status.value("read_only", json()) == true ? ", read-only" : "");
+  const json& data_path = object_of(status, "data_path");
+  const json& transport = object_of(status, "transport");
+  out += fmt::format("  data path   {}: {}\n", text_of(data_path, "mode"),
+                     text_of(data_path, "why"));
+  out += fmt::format("  transport   {}: {}\n", text_of(transport, "mode"),
+                     text_of(transport, "why"));
+  out += fmt::format("  state       {}\n", text_of(status, "state"));
+  const json& recovery = object_of(status, "recovery");
+  const std::string kind = text_of(recovery, "kind");
+  const std::string_view told = kind == "new"       ? "a new volume"
+                                : kind == "clean"   ? "after a clean stop"
+                                : kind == "daemon"  ? "after the daemon had crashed"
+                                : kind == "machine" ? "after the machine had crashed"
+                                                    : std::string_view{kind};
+  out += fmt::format("  last start  {}, {} dropped, took {}\n", told,
+                     grouped(count_of(recovery, "dropped")),
+                     seconds_text(number_of(recovery, "seconds")));
+}
+
+void add_tiers(std::string& out, const json& status) {
+  for (const json& tier : object_of(status, "tiers")) {
+    const std::uint64_t limit = count_of(tier, "size_limit");
+    const std::string given = text_of(tier, "size_limit_given");
+    out += fmt::format("  {:<11} {}: {} free of {}", text_of(tier, "kind"),
+                       text_of(tier, "path"), format_size(count_of(tier, "free")),
+                       format_size(count_of(tier, "capacity")));
+    if (limit > 0) out += fmt::format(", limit {} ({})", format_size(limit), given);
+    if (tier.contains("objects") && tier["objects"].is_number_unsigned()) {
+      out += fmt::format(", {} objects", grouped(count_of(tier, "objects")));
+    }
+    out += '\n';
+  }
+}
+
+void add_counts(std::string& out, const json& status) {
+  const json& counts = object_of(status, "counts");
+  const json& lookups = object_of(status, "lookups");
+  const auto ratio = status.find("hit_ratio");
+  out += fmt::format("  lookups     {} ({} hits, {} misses)\n",
+                     ratio != status.end() && ratio->is_number()
+                         ? fmt::format("{:.1f} % found", ratio->get<double>() * 100)
+                         : "none yet",
+                     grouped(count_of(lookups, "hit")), grouped(count_of(lookups, "miss")));
+  out += fmt::format(
+      "  files       {} open, {} waiting for their seal, {} sealed since the start\n",
+      grouped(count_of(counts, "open_files")), grouped(count_of(counts, "unsealed")),
+      grouped(count_of(counts, "sealed_total")));
+  out += fmt::format("  memory      {} inodes, {} in the database\n",
+                     grouped(count_of(counts, "inodes_cached")),
+                     format_size(count_of(counts, "catalog_memory_bytes")));
+}
+
+void add_operations(std::string& out, const json& status) {
+  const json& operations = object_of(status, "operations");
+  if (operations.empty() || !operations.is_object()) return;
+  out += fmt::format("\n  {:<16}{:>12}{:>10}{:>14}{:>11}{:>11}\n", "operation", "per second",
+                     "errors", "count", "p50", "p99");
+  for (const auto& [name, operation] : operations.items()) {
+    out += fmt::format(
+        "  {:<16}{:>12.1f}{:>10}{:>14}{:>11}{:>11}\n", name, number_of(operation, "per_second"),
+        grouped(count_of(operation, "errors")), grouped(count_of(operation, "count")),
+        micros(number_of(operation, "p50_us")), micros(number_of(operation, "p99_us")));
+  }
+}
+
+}  // namespace
+
+TierStatus tier_status(Tier& tier, std::string size_limit_text) {
+  const TierInfo& info = tier.info();
+  TierStatus out{.kind = info.kind,
+                 .path = info.path,
+                 .uuid = format_uuid(info.uuid),
+                 .size_limit = info.size_limit_bytes,
+                 .size_limit_text = std::move(size_limit_text),
+                 .capacity = std::nullopt,
+                 .free = std::nullopt,
+                 .objects = std::nullopt};
+  if (const auto space = tier.space()) {
+    out.capacity = space->f_blocks * space->f_frsize;
+    out.free = space->f_bavail * space->f_frsize;
+  }
+  return out;
+}
+
+std::string status_json(const StatusReport& report) {
+  json tiers = json::array();
+  for (const TierStatus& tier : report.tiers) tiers.push_back(tier_json(tier));
+  json operations = json::object();
+  for (const OperationStats& operation : report.operations) {
+    operations[std::string(operation.name)] = {{"count", operation.count},
+                                               {"errors", operation.errors},
+                                               {"per_second", operation.per_second},
+                                               {"p50_us", operation.p50_us},
+                                               {"p99_us", operation.p99_us}};
+  }
+  const json status = {
+      {"version", KVCACHEFS_VERSION},
+      {"pid", report.pid},
+      {"mountpoint", report.mountpoint},
+      {"state", report.state},
+      {"uptime_s", report.uptime_s},
+      {"read_only", report.read_only},
+      {"phase", report.phase},
+      {"data_path", {{"mode", report.data_path}, {"why", report.data_path_why}}},
+      {"transport", {{"mode", report.transport}, {"why", report.transport_why}}},
+      {"recovery",
+       {{"kind", report.recovery.kind},
+        {"dropped", report.recovery.dropped},
+        {"seconds", report.recovery.seconds}}},
+      {"tiers", tiers},
+      {"counts", counts_json(report.counts)},
+      {"hit_ratio", hit_ratio(report.counts)},
+      {"lookups", {{"hit", report.counts.lookup_hits}, {"miss", report.counts.lookup_misses}}},
+      {"operations", operations}};
+  // A path need not be UTF-8; JSON must be.
+  return status.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<std::string> status_text(std::string_view text) {
+  const json status = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!status.is_object() || !status.contains("mountpoint")) {
+    return fail(EBADMSG, "the answer is not a status");
+  }
+  std::string out;
+  add_head(out, status);
+  add_tiers(out, status);
+  add_counts(out, status);
+  add_operations(out, status);
+  return out;
+}
+
+}  // namespace kvcachefs

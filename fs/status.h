@@ -1,0 +1,58 @@
+// What `kvcachefs status` shows: collected by the daemon, sent as JSON, shown as JSON or as
+// text.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/base/result.h"
+#include "backend/tier.h"
+#include "fs/stats.h"
+#include "fs/volume.h"
+
+namespace kvcachefs {
+
+struct TierStatus {
+  std::string kind;
+  std::string path;
+  std::string uuid;
+  std::uint64_t size_limit = 0;           // bytes; 0: none was given
+  std::string size_limit_text;            // as it was given
+  std::optional<std::uint64_t> capacity;  // of the filesystem below; absent: it does not answer
+  std::optional<std::uint64_t> free;
+  std::optional<std::uint64_t> objects;
+};
+
+struct StatusReport {
+  pid_t pid = 0;
+  std::string mountpoint;
+  std::string state;
+  double uptime_s = 0;
+  bool read_only = false;
+  std::string phase;      // serving, or stopping
+  std::string data_path;  // passthrough, daemon
+  std::string data_path_why;
+  std::string transport;  // io_uring, dev_fuse
+  std::string transport_why;
+  RecoveryReport recovery;
+  std::vector<TierStatus> tiers;
+  VolumeCounts counts;
+  std::vector<OperationStats> operations;
+};
+
+// One tier, from what it says of itself and of the filesystem below.
+[[nodiscard]] TierStatus tier_status(Tier& tier, std::string size_limit_text);
+
+// One line.
+[[nodiscard]] std::string status_json(const StatusReport& report);
+// For people: is it well, how are the bytes served and why, how full is it, how fast is it. A
+// key that the daemon (of another version) did not send is left out. Errors: EBADMSG (not a
+// status).
+Result<std::string> status_text(std::string_view json);
+
+}  // namespace kvcachefs

@@ -1,0 +1,225 @@
+// Puts the parts together; every call goes straight to the part that does it.
+#include "fs/volume.h"
+
+#include <chrono>
+
+#include "backend/base/log.h"
+#include "fs/data/files.h"
+#include "fs/life/reaper.h"
+#include "fs/life/recover.h"
+#include "fs/life/seal.h"
+#include "fs/names/attrs.h"
+#include "fs/names/namespace.h"
+#include "fs/node/core.h"
+
+namespace kvcachefs {
+
+struct Volume::Parts {
+  Parts(Catalog& catalog, std::unique_ptr<Devices> devices, const VolumeOptions& options,
+        BackingIds* ids, KernelNotifications* notifications)
+      : core(catalog, std::move(devices), options, ids, notifications) {}
+
+  Core core;
+  Namespace names{core};
+  Attributes attributes{core};
+  Files files{core, names};
+  Sealer sealer{core};
+  Reaper reaper{core};
+  RecoveryReport recovery;
+};
+
+Volume::Volume(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Volume::~Volume() { stop(0); }
+
+Result<std::unique_ptr<Volume>> Volume::open(
+    Catalog& catalog, std::vector<std::unique_ptr<Tier>> devices, const VolumeOptions& options,
+    BackingIds* backing_ids, KernelNotifications* notifications, std::string& problem) {
+  problem =
+      "the catalog names a device that was not given: give all --nvme directories of this "
+      "state directory";
+  std::unique_ptr<Devices> places = TRY(Devices::create(catalog, std::move(devices)));
+  std::unique_ptr<Volume> volume(new Volume(std::make_unique<Parts>(
+      catalog, std::move(places), options, backing_ids, notifications)));
+  Parts& parts = *volume->parts_;
+  parts.core.on_nameless = [&parts](InodeNumber number) { parts.reaper.add_inode(number); };
+  parts.core.on_unwritten = [&parts](InodeNumber number) { parts.sealer.wake(number); };
+  parts.core.on_orphan_object = [&parts] { parts.reaper.add_object(); };
+  parts.core.on_sync_wanted = [&parts] { parts.sealer.want_sync(); };
+  parts.recovery = TRY(recover(parts.core, parts.reaper, problem));
+  return volume;
+}
+
+void Volume::start() {
+  parts_->sealer.start();
+  parts_->reaper.start();
+  if (parts_->core.counters.unsealed.load() > 0) parts_->sealer.wake(0);
+}
+
+void Volume::stop(double deadline_s) {
+  if (parts_ == nullptr) return;
+  Parts& parts = *parts_;
+  parts.files.release_all();
+  parts.core.table.clear();
+  parts.sealer.stop(std::chrono::milliseconds(static_cast<std::int64_t>(deadline_s * 1000)));
+  parts.reaper.stop();
+  if (deadline_s <= 0) return;
+  if (const Result<void> marked = mark_clean(parts.core); !marked.ok()) {
+    log_error("clean stop not recorded errno={} step=\"{}\": the next start recovers",
+              marked.error().code, marked.error().what);
+  }
+}
+
+Result<Entry> Volume::lookup(InodeNumber parent, std::string_view name) {
+  return parts_->names.lookup(parent, name);
+}
+void Volume::forget(InodeNumber inode, std::uint64_t lookups) {
+  parts_->core.table.forget(inode, lookups);
+}
+Result<Entry> Volume::make_node(InodeNumber parent, std::string_view name, mode_t mode,
+                                dev_t rdev, const Caller& caller) {
+  return parts_->names.make_node(parent, name, mode, rdev, caller);
+}
+Result<Entry> Volume::make_symlink(InodeNumber parent, std::string_view name,
+                                   std::string_view target, const Caller& caller) {
+  return parts_->names.make_symlink(parent, name, target, caller);
+}
+Result<Entry> Volume::link(InodeNumber inode, InodeNumber new_parent,
+                           std::string_view new_name) {
+  if (publish_is_slow()) TRY(parts_->files.make_durable(inode));
+  Entry entry = TRY(parts_->names.link(inode, new_parent, new_name));
+  if (publish_is_slow()) {
+    if (const Result<void> synced = parts_->core.catalog.sync(); !synced.ok()) {
+      forget(inode, 1);
+      return synced.error();
+    }
+  }
+  return entry;
+}
+Result<void> Volume::unlink(InodeNumber parent, std::string_view name) {
+  return parts_->names.unlink(parent, name);
+}
+Result<void> Volume::rmdir(InodeNumber parent, std::string_view name) {
+  return parts_->names.rmdir(parent, name);
+}
+Result<void> Volume::rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
+                            std::string_view new_name, unsigned flags) {
+  if (!publish_is_slow())
+    return parts_->names.rename(parent, name, new_parent, new_name, flags);
+  const std::optional<DentryRecord> source =
+      TRY(parts_->core.catalog.find_dentry(parent, name));
+  if (source) TRY(parts_->files.make_durable(source->inode));
+  TRY(parts_->names.rename(parent, name, new_parent, new_name, flags));
+  return parts_->core.catalog.sync();
+}
+Result<std::string> Volume::read_link(InodeNumber inode) {
+  return parts_->names.read_link(inode);
+}
+Result<void> Volume::list(InodeNumber directory, std::uint64_t after_cookie, bool plus,
+                          const std::function<bool(const ListedEntry&)>& visit) {
+  return parts_->names.list(directory, after_cookie, plus, visit);
+}
+
+Result<AttributesReply> Volume::attributes(InodeNumber inode) {
+  return parts_->attributes.attributes(inode);
+}
+Result<AttributesReply> Volume::set_attributes(InodeNumber inode, const SetAttributes& change,
+                                               OpenFile* file, const Caller& caller) {
+  return parts_->attributes.set_attributes(inode, change, file, caller);
+}
+Result<void> Volume::set_xattr(InodeNumber inode, std::string_view name, std::string_view value,
+                               int flags, bool kill_sgid) {
+  return parts_->attributes.set_xattr(inode, name, value, flags, kill_sgid);
+}
+Result<std::string> Volume::get_xattr(InodeNumber inode, std::string_view name) {
+  return parts_->attributes.get_xattr(inode, name);
+}
+Result<std::string> Volume::list_xattrs(InodeNumber inode) {
+  return parts_->attributes.list_xattrs(inode);
+}
+Result<void> Volume::remove_xattr(InodeNumber inode, std::string_view name) {
+  return parts_->attributes.remove_xattr(inode, name);
+}
+
+Result<Opened> Volume::open(InodeNumber inode, int flags, const Caller& caller) {
+  return parts_->files.open(inode, flags, caller);
+}
+Result<Created> Volume::create(InodeNumber parent, std::string_view name, mode_t mode,
+                               int flags, const Caller& caller) {
+  return parts_->files.create(parent, name, mode, flags, caller);
+}
+Result<Created> Volume::make_tmpfile(InodeNumber parent, mode_t mode, int flags,
+                                     const Caller& caller) {
+  return parts_->files.make_tmpfile(parent, mode, flags, caller);
+}
+Result<std::size_t> Volume::read(OpenFile& file, std::span<std::byte> out,
+                                 std::uint64_t offset) {
+  return parts_->files.read(file, out, offset);
+}
+Result<std::size_t> Volume::write(OpenFile& file, std::span<const std::byte> data,
+                                  std::uint64_t offset, const Caller& caller) {
+  return parts_->files.write(file, data, offset, caller);
+}
+Result<void> Volume::flush(OpenFile& file) { return parts_->files.flush(file); }
+void Volume::release(OpenFile& file) { parts_->files.release(file); }
+Result<void> Volume::fsync(OpenFile& file, bool data_only) {
+  return parts_->files.fsync(file, data_only);
+}
+Result<void> Volume::fsync_directory(InodeNumber /*directory*/) {
+  return parts_->core.catalog.sync();
+}
+Result<void> Volume::fallocate(OpenFile& file, int mode, std::uint64_t offset,
+                               std::uint64_t length, const Caller& caller) {
+  return parts_->files.fallocate(file, mode, offset, length, caller);
+}
+Result<std::uint64_t> Volume::seek(OpenFile& file, std::uint64_t offset, int whence) {
+  return parts_->files.seek(file, offset, whence);
+}
+Result<std::uint64_t> Volume::copy_range(OpenFile& from, std::uint64_t from_offset,
+                                         OpenFile& to, std::uint64_t to_offset,
+                                         std::uint64_t length, const Caller& caller) {
+  return parts_->files.copy_range(from, from_offset, to, to_offset, length, caller);
+}
+bool Volume::flush_is_slow(const OpenFile& file) const noexcept {
+  return parts_->core.options.keep_by_default && file.writable();
+}
+bool Volume::publish_is_slow() const noexcept { return parts_->core.options.keep_by_default; }
+
+Result<struct statvfs> Volume::statfs() {
+  struct statvfs sum {};
+  sum.f_bsize = 4096;
+  sum.f_frsize = 4096;
+  sum.f_namemax = 255;
+  for (const auto& tier : parts_->core.devices->tiers()) {
+    const struct statvfs below = TRY(tier->space());
+    const auto blocks = [&below](fsblkcnt_t count) {
+      return static_cast<fsblkcnt_t>(count * below.f_frsize / 4096);
+    };
+    sum.f_blocks += blocks(below.f_blocks);
+    sum.f_bfree += blocks(below.f_bfree);
+    sum.f_bavail += blocks(below.f_bavail);
+    sum.f_files += below.f_files;
+    sum.f_ffree += below.f_ffree;
+    sum.f_favail += below.f_favail;
+  }
+  return sum;
+}
+
+VolumeCounts Volume::counts() const {
+  const Counters& counters = parts_->core.counters;
+  return VolumeCounts{.inodes_cached = parts_->core.table.size(),
+                      .open_files = counters.open_files.load(),
+                      .unsealed = counters.unsealed.load(),
+                      .sealed_total = counters.sealed_total.load(),
+                      .poisoned = counters.poisoned.load(),
+                      .damaged = counters.damaged.load(),
+                      .lost = counters.lost.load(),
+                      .lookup_hits = counters.lookup_hits.load(),
+                      .lookup_misses = counters.lookup_misses.load(),
+                      .catalog_memory_bytes = parts_->core.catalog.memory_bytes()};
+}
+const RecoveryReport& Volume::recovery() const noexcept { return parts_->recovery; }
+const std::vector<std::unique_ptr<Tier>>& Volume::devices() const noexcept {
+  return parts_->core.devices->tiers();
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,228 @@
+// The filesystem behind one mount, without FUSE: names, attributes, xattrs and files, over the
+// catalog and the devices.
+//
+// What enters is decoded and named by inode numbers; what leaves is a value or an errno that
+// may go to the user as it is. Any thread may call any method. Methods are calls into the local
+// filesystem and the local database; those marked *slow* may wait for a disk's write-back and
+// must not run on a thread that others depend on.
+//
+// Permissions are checked by the kernel (default_permissions) before a call gets here;
+// ownership and mode live in the catalog. Lookup counts: every method that returns an Entry has
+// counted one lookup of its inode; the caller either delivers the entry to the kernel or gives
+// the count back with forget().
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/base/result.h"
+#include "backend/tier.h"
+#include "fs/node/ports.h"
+#include "metadata/catalog.h"
+
+namespace kvcachefs {
+
+// Who asks.
+struct Caller {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  pid_t pid = 0;
+  mode_t umask = 0;
+};
+
+// What a lookup, and everything that makes a name, answers with.
+struct Entry {
+  InodeNumber inode = 0;
+  std::uint32_t generation = 0;
+  struct stat attributes {};
+  double entry_timeout_s = 0;
+  double attribute_timeout_s = 0;
+};
+
+struct AttributesReply {
+  struct stat attributes {};
+  double timeout_s = 0;
+};
+
+// What a SETATTR asks for; absent fields stay. A time of `kTimeNow` is the present.
+struct SetAttributes {
+  std::optional<mode_t> mode;
+  std::optional<uid_t> uid;
+  std::optional<gid_t> gid;
+  std::optional<std::uint64_t> size;
+  std::optional<UnixNanos> atime;
+  std::optional<UnixNanos> mtime;
+  std::optional<UnixNanos> ctime;
+  // The kernel asks to clear suid and sgid (a chown, or a truncate by somebody who may not keep
+  // them).
+  bool kill_suid_sgid = false;
+};
+inline constexpr UnixNanos kTimeNow = INT64_MIN;
+
+// How an open file's bytes travel.
+enum class ServeMode : std::uint8_t {
+  kPassthrough,        // the kernel reads and writes the backing file
+  kPassthroughDirect,  // mmap goes to the backing file, read and write come to the daemon
+  kCached,             // the daemon fills the kernel's page cache
+  kDirect,             // read and write come to the daemon, no page cache
+};
+
+// An open file; owned by the volume from open() to release(). The FUSE file handle is its
+// address.
+class OpenFile;
+
+struct Opened {
+  OpenFile* file = nullptr;
+  ServeMode mode = ServeMode::kDirect;
+  int backing_id = 0;       // of the two passthrough modes
+  bool wants_flush = true;  // false: nothing can have been written, close needs no FLUSH
+};
+
+struct Created {
+  Entry entry;
+  Opened opened;
+};
+
+struct ListedEntry {
+  DirEntry entry;
+  std::optional<Entry> plus;  // readdirplus: absent when the inode is a miss now
+};
+
+struct VolumeOptions {
+  bool keep_by_default = false;  // --policy keep
+  bool read_only = false;
+};
+
+// What recovery found and did at the start.
+struct RecoveryReport {
+  std::string
+      kind;  // "new", "clean", "daemon" (it crashed), "machine" (it crashed, or was rebooted)
+  std::uint64_t dropped = 0;
+  double seconds = 0;
+};
+
+// Numbers for `status`.
+struct VolumeCounts {
+  std::uint64_t inodes_cached = 0;
+  std::uint64_t open_files = 0;
+  std::uint64_t unsealed = 0;
+  std::uint64_t sealed_total = 0;
+  std::uint64_t poisoned = 0;
+  std::uint64_t damaged = 0;
+  std::uint64_t lost = 0;
+  std::uint64_t lookup_hits = 0;
+  std::uint64_t lookup_misses = 0;
+  std::uint64_t catalog_memory_bytes = 0;
+};
+
+class Volume {
+ public:
+  // Opens the namespace and recovers what the last run left (bounded by what was unsealed
+  // then). Errors: EIO, EBADMSG, ENOSPC; `problem` says in a sentence what failed, on what, and
+  // what to do. The ports must outlive the volume; `backing_ids` null: no passthrough.
+  static Result<std::unique_ptr<Volume>> open(Catalog& catalog,
+                                              std::vector<std::unique_ptr<Tier>> devices,
+                                              const VolumeOptions& options,
+                                              BackingIds* backing_ids,
+                                              KernelNotifications* notifications,
+                                              std::string& problem);
+  ~Volume();
+
+  // Starts the background threads (seal, reaper). stop() ends them: everything unsealed is
+  // sealed if that takes no longer than `deadline_s`, and the clean marker is written when
+  // nothing is left open.
+  void start();
+  void stop(double deadline_s);
+
+  // ---- names (fs/names) ----
+  // ENOENT: no such name, or its data is a miss. "." and ".." are served for any inode number
+  // that exists.
+  Result<Entry> lookup(InodeNumber parent, std::string_view name);
+  void forget(InodeNumber inode, std::uint64_t lookups);
+  // All types but symlinks; a regular file gets its (empty) object, published at once.
+  Result<Entry> make_node(InodeNumber parent, std::string_view name, mode_t mode, dev_t rdev,
+                          const Caller& caller);
+  Result<Entry> make_symlink(InodeNumber parent, std::string_view name, std::string_view target,
+                             const Caller& caller);
+  Result<Entry> link(InodeNumber inode, InodeNumber new_parent, std::string_view new_name);
+  Result<void> unlink(InodeNumber parent, std::string_view name);
+  Result<void> rmdir(InodeNumber parent, std::string_view name);
+  // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE; others EINVAL.
+  Result<void> rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
+                      std::string_view new_name, unsigned flags);
+  Result<std::string> read_link(InodeNumber inode);
+  // Entries after the cookie, "." and ".." first (their cookies are 1 and 2). `visit` returns
+  // false when its buffer is full; an entry with `plus` was counted as a lookup only if `visit`
+  // returned true for it.
+  Result<void> list(InodeNumber directory, std::uint64_t after_cookie, bool plus,
+                    const std::function<bool(const ListedEntry&)>& visit);
+
+  // ---- attributes and xattrs ----
+  Result<AttributesReply> attributes(InodeNumber inode);
+  Result<AttributesReply> set_attributes(InodeNumber inode, const SetAttributes& change,
+                                         OpenFile* file, const Caller& caller);
+  // `flags`: XATTR_CREATE, XATTR_REPLACE. `kill_sgid`: FUSE_SETXATTR_ACL_KILL_SGID.
+  Result<void> set_xattr(InodeNumber inode, std::string_view name, std::string_view value,
+                         int flags, bool kill_sgid);
+  Result<std::string> get_xattr(InodeNumber inode, std::string_view name);  // ENODATA
+  // Names, each followed by a NUL, as listxattr(2) gives them.
+  Result<std::string> list_xattrs(InodeNumber inode);
+  Result<void> remove_xattr(InodeNumber inode, std::string_view name);  // ENODATA
+
+  // ---- files ----
+  // `flags` are of open(2); O_CREAT and O_EXCL are ignored here. O_TRUNC truncates (or starts a
+  // new object).
+  Result<Opened> open(InodeNumber inode, int flags, const Caller& caller);
+  Result<Created> create(InodeNumber parent, std::string_view name, mode_t mode, int flags,
+                         const Caller& caller);
+  Result<Created> make_tmpfile(InodeNumber parent, mode_t mode, int flags,
+                               const Caller& caller);
+  // Reads into `out`; less only at the end of the file. Only files opened in a mode that comes
+  // to the daemon.
+  Result<std::size_t> read(OpenFile& file, std::span<std::byte> out, std::uint64_t offset);
+  // Writes all of `data`, or fails.
+  Result<std::size_t> write(OpenFile& file, std::span<const std::byte> data,
+                            std::uint64_t offset, const Caller& caller);
+  Result<void> flush(
+      OpenFile& file);           // publishes; *slow* under policy keep (see flush_is_slow)
+  void release(OpenFile& file);  // `file` is gone after it
+  Result<void> fsync(OpenFile& file, bool data_only);   // *slow*
+  Result<void> fsync_directory(InodeNumber directory);  // *slow*
+  Result<void> fallocate(OpenFile& file, int mode, std::uint64_t offset, std::uint64_t length,
+                         const Caller& caller);  // *slow*
+  Result<std::uint64_t> seek(OpenFile& file, std::uint64_t offset,
+                             int whence);  // SEEK_HOLE, SEEK_DATA
+  Result<std::uint64_t> copy_range(OpenFile& from, std::uint64_t from_offset, OpenFile& to,
+                                   std::uint64_t to_offset, std::uint64_t length,
+                                   const Caller& caller);  // *slow*
+  [[nodiscard]] bool flush_is_slow(const OpenFile& file) const noexcept;
+  // Under policy keep a rename or link that publishes waits for the disk.
+  [[nodiscard]] bool publish_is_slow() const noexcept;
+
+  Result<struct statvfs> statfs();
+
+  // ---- for status ----
+  [[nodiscard]] VolumeCounts counts() const;
+  [[nodiscard]] const RecoveryReport& recovery() const noexcept;
+  [[nodiscard]] const std::vector<std::unique_ptr<Tier>>& devices() const noexcept;
+
+ private:
+  struct Parts;
+  explicit Volume(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+// How long the kernel may trust a negative answer (seconds).
+inline constexpr double kNegativeTimeout = 5.0;
+
+}  // namespace kvcachefs

@@ -1,0 +1,168 @@
+// The catalog: what exists. Typed access to the store: dentries, inodes, objects, back
+// references, xattrs, orphans, the list of unsealed inodes, and the mount's own facts.
+//
+// Any thread may call any method. No method waits for another user's action; all are calls into
+// the local database (microseconds, or a disk read). Concurrent commits of the SAME record are
+// ordered by the caller (the inode's lock).
+//
+// Errors of every method: EIO (the database failed; logged once), EBADMSG (a record that does
+// not decode: damaged), ENOSPC (commit and sync only: the disk of the state directory is full).
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backend/base/result.h"
+#include "metadata/floors.h"
+#include "metadata/record.h"
+#include "metadata/store.h"
+
+namespace kvcachefs {
+
+using DeviceUuid = std::array<std::uint8_t, 16>;
+
+// Changes that become visible, and survive a crash, together.
+class Edit {
+ public:
+  void put_inode(InodeNumber number, const InodeRecord& record);
+  void remove_inode(InodeNumber number);
+  // Writes the dentry, its place in the directory's listing, and the inode's back reference.
+  void put_dentry(InodeNumber parent, std::string_view name, const DentryRecord& record);
+  // `record` is the one that stands there.
+  void remove_dentry(InodeNumber parent, std::string_view name, const DentryRecord& record);
+  void put_object(ObjectId id, const ObjectRecord& record);
+  void remove_object(ObjectId id);
+  void put_xattr(InodeNumber inode, std::string_view name, std::string_view value);
+  void remove_xattr(InodeNumber inode, std::string_view name);
+  // An inode without a name whose file may be open: removed by the reaper, or at the next
+  // start.
+  void put_orphan_inode(InodeNumber number);
+  void remove_orphan_inode(InodeNumber number);
+  // A backing file that no inode needs any more: unlinked by the reaper, or at the next start.
+  void put_orphan_object(ObjectId id, std::uint32_t device);
+  void remove_orphan_object(ObjectId id);
+  // The inodes whose data is not sealed: what recovery looks at, so that a start needs no scan
+  // of all names.
+  void put_unsealed(InodeNumber number);
+  void remove_unsealed(InodeNumber number);
+
+  [[nodiscard]] bool empty() const noexcept { return batch_.empty(); }
+
+ private:
+  friend class Catalog;
+  WriteBatch batch_;
+};
+
+// What the last run left, for recovery.
+struct RunMarker {
+  bool clean = false;   // that run ended by itself, everything recorded
+  std::string boot_id;  // of the machine in that run
+  std::string
+      mount_ids;  // of the devices' backing filesystems in that run, as the caller encodes them
+};
+
+struct OrphanObject {
+  ObjectId id;
+  std::uint32_t device;
+};
+
+class Catalog {
+ public:
+  // Takes over an opened store; makes a new database's first records (root directory is made by
+  // the caller). `problem`, when given, becomes a line for a person that says what is wrong and
+  // what to do; the log has it too. Errors: EPROTONOSUPPORT (written by a newer version, or not
+  // ours), EBADMSG (its own facts do not read).
+  static Result<std::unique_ptr<Catalog>> create(std::unique_ptr<Store> store,
+                                                 std::string* problem = nullptr);
+  ~Catalog();
+
+  // nullopt: there is none.
+  Result<std::optional<DentryRecord>> find_dentry(InodeNumber parent, std::string_view name);
+  Result<std::optional<InodeRecord>> find_inode(InodeNumber number);
+  Result<std::optional<ObjectRecord>> find_object(ObjectId id);
+  Result<std::optional<std::string>> find_xattr(InodeNumber inode, std::string_view name);
+  Result<std::vector<std::string>> list_xattrs(InodeNumber inode);
+  // Up to `limit` entries with a cookie greater than `after`, in cookie order. Holds no more
+  // than that in memory.
+  Result<std::vector<DirEntry>> list_directory(InodeNumber parent, std::uint64_t after,
+                                               std::size_t limit);
+  Result<bool> directory_empty(InodeNumber parent);
+  // Up to `limit` (parent, name) pairs of the inode.
+  Result<std::vector<std::pair<InodeNumber, std::string>>> list_links(InodeNumber inode,
+                                                                      std::size_t limit);
+  // In number order, those greater than `after`.
+  Result<std::vector<InodeNumber>> list_unsealed(InodeNumber after, std::size_t limit);
+  Result<std::vector<InodeNumber>> list_orphan_inodes(std::size_t limit);
+  Result<std::vector<OrphanObject>> list_orphan_objects(ObjectId after, std::size_t limit);
+  // Whole-table walks for fsck. The callback returns false to end. A record that does not
+  // decode is passed to `damaged` (key text) and skipped.
+  using Damaged = std::function<void(const std::string& what)>;
+  Result<void> each_inode(const std::function<bool(InodeNumber, const InodeRecord&)>& visit,
+                          const Damaged& damaged);
+  Result<void> each_dentry(const std::function<bool(InodeNumber parent, const std::string& name,
+                                                    const DentryRecord&)>& visit,
+                           const Damaged& damaged);
+  Result<void> each_listing(
+      const std::function<bool(InodeNumber parent, const DirEntry&)>& visit,
+      const Damaged& damaged);
+  Result<void> each_back_reference(
+      const std::function<bool(InodeNumber inode, InodeNumber parent, const std::string& name)>&
+          visit);
+  Result<void> each_object(const std::function<bool(ObjectId, const ObjectRecord&)>& visit,
+                           const Damaged& damaged);
+  Result<void> each_xattr_owner(const std::function<bool(InodeNumber)>& visit);
+
+  // Written to the operating system before it returns: survives a crash of the daemon, not one
+  // of the machine until the next sync().
+  Result<void> commit(Edit&& edit);
+  // Makes every commit that has returned survive a crash of the machine. Calls that come
+  // together share one fsync. Waits for the disk.
+  Result<void> sync();
+
+  // A number or id never given before, also after a crash. Inode numbers, object ids and
+  // cookies share one sequence. Waits for the disk once in 65,536 calls, when the next block of
+  // them is reserved.
+  Result<std::uint64_t> next_id();
+  // The range that an unclean last run may have given ids from without a record: [first, last).
+  // For the collection of stray backing files at the start.
+  [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> last_run_ids() const noexcept;
+
+  // The table of devices: UUID by index, in the order of adding.
+  Result<std::vector<DeviceUuid>> devices();
+  // The index of a device, which is new or known. Synced before it returns.
+  Result<std::uint32_t> add_device(const DeviceUuid& uuid);
+
+  // As the last run left it; not clean and without a boot id in a new database.
+  Result<RunMarker> run_marker();
+  // Synced before it returns.
+  Result<void> set_run_marker(const RunMarker& marker);
+  // This database's own UUID, written at its creation; device directories name it.
+  Result<DeviceUuid> uuid();
+  // Bytes of memory that the database's caches and tables use now.
+  [[nodiscard]] std::uint64_t memory_bytes() const;
+
+ private:
+  explicit Catalog(std::unique_ptr<Store> store);
+  Result<void> load(std::string* problem);
+  Result<void> reserve_ids();
+  Result<void> walk(
+      std::uint64_t owner, Table table, const std::string& prefix, std::uint64_t from,
+      const std::function<bool(std::string_view key, std::string_view value)>& visit);
+
+  std::unique_ptr<Store> store_;
+  Floors floors_;
+  std::mutex devices_mutex_;
+  std::mutex ids_mutex_;
+  std::uint64_t next_id_ = 0;
+  std::uint64_t reserved_until_ = 0;
+  std::pair<std::uint64_t, std::uint64_t> last_run_ids_{0, 0};
+};
+
+}  // namespace kvcachefs

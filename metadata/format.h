@@ -1,0 +1,33 @@
+// The version of the database: what this build reads, and what it does with anything else.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "backend/base/result.h"
+#include "metadata/store.h"
+
+namespace kvcachefs {
+
+// Raised by every change that an older build would misread: another key or value layout, a new
+// flag, a new meaning. An older database is upgraded in one batch when it is opened; there is
+// no older one yet.
+inline constexpr std::uint32_t kDatabaseFormat = 1;
+
+// RocksDB's names of the tables, in the order of Table. FORMAT.md lists their contents.
+inline constexpr std::array<const char*, kTableCount> kTableNames{
+    "default",         "dentries", "listings", "inodes",  "objects",
+    "back_references", "xattrs",   "orphans",  "unsealed"};
+
+enum class DatabaseState { kNew, kCurrent };
+
+// Looks at the format key of an opened store. `problem`, when given, becomes a line for a
+// person. Errors: EPROTONOSUPPORT (newer, or not a database of ours), EBADMSG (the key does not
+// read), EIO.
+Result<DatabaseState> check_format(Store& store, std::string* problem = nullptr);
+// The records that make a new database one: format and UUID.
+void write_format(WriteBatch& batch);
+
+}  // namespace kvcachefs

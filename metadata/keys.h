@@ -1,0 +1,109 @@
+// The keys of every table, built and taken apart. FORMAT.md has the same in words.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "metadata/record.h"
+#include "metadata/wire.h"
+
+namespace kvcachefs::keys {
+
+inline constexpr std::string_view kFormat = "format";
+inline constexpr std::string_view kUuid = "uuid";
+inline constexpr std::string_view kIds = "ids";
+inline constexpr std::string_view kRun = "run";
+inline constexpr std::string_view kDevicePrefix = "device/";
+
+inline constexpr char kOrphanInode = 'i';
+inline constexpr char kOrphanObject = 'o';
+
+[[nodiscard]] inline std::string number(std::uint64_t value) {
+  std::string key;
+  wire::put_be64(key, value);
+  return key;
+}
+
+// Inodes, objects, unsealed: the number alone. nullopt: not such a key.
+[[nodiscard]] inline std::optional<std::uint64_t> to_number(std::string_view key) noexcept {
+  if (key.size() != 8) return std::nullopt;
+  return wire::get_be64(key);
+}
+
+// Dentries (parent, name) and xattrs (inode, name).
+[[nodiscard]] inline std::string named(std::uint64_t owner, std::string_view name) {
+  std::string key;
+  key.reserve(8 + name.size());
+  wire::put_be64(key, owner);
+  key += name;
+  return key;
+}
+struct Named {
+  std::uint64_t owner;
+  std::string_view name;
+};
+[[nodiscard]] inline std::optional<Named> to_named(std::string_view key) noexcept {
+  if (key.size() <= 8) return std::nullopt;
+  return Named{wire::get_be64(key), key.substr(8)};
+}
+
+// Listings (parent, cookie).
+[[nodiscard]] inline std::string listing(InodeNumber parent, std::uint64_t cookie) {
+  std::string key;
+  key.reserve(16);
+  wire::put_be64(key, parent);
+  wire::put_be64(key, cookie);
+  return key;
+}
+struct Listing {
+  InodeNumber parent;
+  std::uint64_t cookie;
+};
+[[nodiscard]] inline std::optional<Listing> to_listing(std::string_view key) noexcept {
+  if (key.size() != 16) return std::nullopt;
+  return Listing{wire::get_be64(key), wire::get_be64(key.substr(8))};
+}
+
+// Back references (inode, parent, name).
+[[nodiscard]] inline std::string back_reference(InodeNumber inode, InodeNumber parent,
+                                                std::string_view name) {
+  std::string key;
+  key.reserve(16 + name.size());
+  wire::put_be64(key, inode);
+  wire::put_be64(key, parent);
+  key += name;
+  return key;
+}
+struct BackReference {
+  InodeNumber inode;
+  InodeNumber parent;
+  std::string_view name;
+};
+[[nodiscard]] inline std::optional<BackReference> to_back_reference(
+    std::string_view key) noexcept {
+  if (key.size() <= 16) return std::nullopt;
+  return BackReference{wire::get_be64(key), wire::get_be64(key.substr(8)), key.substr(16)};
+}
+
+// Orphans: a letter for the kind, then the number.
+[[nodiscard]] inline std::string orphan(char kind, std::uint64_t value) {
+  std::string key(1, kind);
+  wire::put_be64(key, value);
+  return key;
+}
+[[nodiscard]] inline std::optional<std::uint64_t> to_orphan(std::string_view key) noexcept {
+  if (key.size() != 9) return std::nullopt;
+  return wire::get_be64(key.substr(1));
+}
+
+[[nodiscard]] inline std::string device(std::uint32_t index) {
+  std::string key(kDevicePrefix);
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    key += static_cast<char>(index >> shift & 0xff);
+  }
+  return key;
+}
+
+}  // namespace kvcachefs::keys

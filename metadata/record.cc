@@ -1,0 +1,222 @@
+#include "metadata/record.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <cassert>
+
+#include "metadata/wire.h"
+
+namespace kvcachefs {
+namespace {
+
+using wire::put_le;
+using wire::Reader;
+
+constexpr std::uint8_t kInodeVersion = 1;
+constexpr std::uint8_t kObjectVersion = 1;
+constexpr std::uint8_t kDentryVersion = 1;
+
+constexpr std::uint32_t kKnownFlags =
+    kInodeFsynced | kInodePoisoned | kInodeKeep | kInodeHasAcl | kInodeHasXattr;
+constexpr std::size_t kLongestTarget = 4095;  // PATH_MAX without the closing NUL
+
+// Parts that most records do not have cost a bit each when absent.
+enum Part : std::uint8_t {
+  kPartRdev = 1u << 0,
+  kPartObject = 1u << 1,
+  kPartPrevious = 1u << 2,
+  kPartStamp = 1u << 3,
+  kPartTarget = 1u << 4,
+};
+constexpr std::uint8_t kKnownParts =
+    kPartRdev | kPartObject | kPartPrevious | kPartStamp | kPartTarget;
+constexpr std::uint8_t kPartSealed = 1u << 0;
+
+constexpr bool known_type(std::uint32_t mode) noexcept {
+  switch (mode & S_IFMT) {
+    case S_IFREG:
+    case S_IFDIR:
+    case S_IFLNK:
+    case S_IFBLK:
+    case S_IFCHR:
+    case S_IFIFO:
+    case S_IFSOCK:
+      return (mode & ~static_cast<std::uint32_t>(S_IFMT | 07777)) == 0;
+    default:
+      return false;
+  }
+}
+
+constexpr bool known_dirent_type(std::uint8_t type) noexcept {
+  switch (type) {
+    case DT_REG:
+    case DT_DIR:
+    case DT_LNK:
+    case DT_BLK:
+    case DT_CHR:
+    case DT_FIFO:
+    case DT_SOCK:
+      return true;
+    default:
+      return false;
+  }
+}
+
+constexpr bool known_state(DataState state) noexcept { return state <= DataState::kMutable; }
+
+bool has_previous(const InodeRecord& record) noexcept {
+  return record.previous_object != kNoObject || record.previous_state != DataState::kNone;
+}
+
+std::uint8_t parts_of(const InodeRecord& record) noexcept {
+  unsigned parts = 0;
+  if (record.rdev != 0) parts |= kPartRdev;
+  if (record.object != kNoObject) parts |= kPartObject;
+  if (has_previous(record)) parts |= kPartPrevious;
+  if (record.stamp != DataStamp{}) parts |= kPartStamp;
+  if (!record.target.empty()) parts |= kPartTarget;
+  return static_cast<std::uint8_t>(parts);
+}
+
+void put_stamp(std::string& out, const DataStamp& stamp) {
+  put_le(out, stamp.size);
+  put_le(out, stamp.mtime);
+  put_le(out, stamp.ctime);
+}
+
+DataStamp take_stamp(Reader& in) noexcept {
+  DataStamp stamp;
+  stamp.size = in.take<std::uint64_t>();
+  stamp.mtime = in.take<std::int64_t>();
+  stamp.ctime = in.take<std::int64_t>();
+  return stamp;
+}
+
+}  // namespace
+
+std::string encode(const InodeRecord& record) {
+  assert(known_type(record.mode) && "an inode has a type");
+  assert((record.flags & ~kKnownFlags) == 0 && record.target.size() <= kLongestTarget);
+  const std::uint8_t parts = parts_of(record);
+  std::string out;
+  out.reserve(120 + record.target.size());
+  put_le(out, kInodeVersion);
+  put_le(out, parts);
+  put_le(out, record.mode);
+  put_le(out, record.uid);
+  put_le(out, record.gid);
+  put_le(out, record.nlink);
+  put_le(out, record.generation);
+  put_le(out, record.flags);
+  put_le(out, record.atime);
+  put_le(out, record.mtime);
+  put_le(out, record.ctime);
+  put_le(out, record.btime);
+  put_le(out, static_cast<std::uint8_t>(record.state));
+  if ((parts & kPartRdev) != 0) put_le(out, record.rdev);
+  if ((parts & kPartObject) != 0) put_le(out, record.object);
+  if ((parts & kPartPrevious) != 0) {
+    put_le(out, record.previous_object);
+    put_le(out, static_cast<std::uint8_t>(record.previous_state));
+  }
+  if ((parts & kPartStamp) != 0) put_stamp(out, record.stamp);
+  if ((parts & kPartTarget) != 0) out += record.target;
+  return out;
+}
+
+Result<InodeRecord> decode_inode(std::string_view bytes) {
+  Reader in(bytes);
+  if (in.take<std::uint8_t>() != kInodeVersion) return fail(EBADMSG, "inode record: version");
+  const auto parts = in.take<std::uint8_t>();
+  InodeRecord record;
+  record.mode = in.take<std::uint32_t>();
+  record.uid = in.take<std::uint32_t>();
+  record.gid = in.take<std::uint32_t>();
+  record.nlink = in.take<std::uint32_t>();
+  record.generation = in.take<std::uint32_t>();
+  record.flags = in.take<std::uint32_t>();
+  record.atime = in.take<std::int64_t>();
+  record.mtime = in.take<std::int64_t>();
+  record.ctime = in.take<std::int64_t>();
+  record.btime = in.take<std::int64_t>();
+  record.state = static_cast<DataState>(in.take<std::uint8_t>());
+  if ((parts & kPartRdev) != 0) record.rdev = in.take<std::uint64_t>();
+  if ((parts & kPartObject) != 0) record.object = in.take<std::uint64_t>();
+  if ((parts & kPartPrevious) != 0) {
+    record.previous_object = in.take<std::uint64_t>();
+    record.previous_state = static_cast<DataState>(in.take<std::uint8_t>());
+  }
+  if ((parts & kPartStamp) != 0) record.stamp = take_stamp(in);
+  if ((parts & kPartTarget) != 0) {
+    if (in.left() > kLongestTarget) return fail(EBADMSG, "inode record: target too long");
+    record.target = in.take_rest();
+  }
+  if (!in.done()) return fail(EBADMSG, "inode record: length");
+  if ((parts & ~kKnownParts) != 0) return fail(EBADMSG, "inode record: unknown part");
+  if (parts != parts_of(record)) return fail(EBADMSG, "inode record: part without content");
+  if (!known_type(record.mode)) return fail(EBADMSG, "inode record: type");
+  if ((record.flags & ~kKnownFlags) != 0) return fail(EBADMSG, "inode record: unknown flag");
+  if (!known_state(record.state) || !known_state(record.previous_state)) {
+    return fail(EBADMSG, "inode record: state");
+  }
+  return record;
+}
+
+std::string encode(const ObjectRecord& record) {
+  const bool sealed = record.sealed != DataStamp{};
+  std::string out;
+  out.reserve(40 + record.chunk_crc32c.size() * sizeof(std::uint32_t));
+  put_le(out, kObjectVersion);
+  put_le(out, static_cast<std::uint8_t>(sealed ? kPartSealed : 0));
+  put_le(out, record.inode);
+  put_le(out, record.device);
+  if (sealed) put_stamp(out, record.sealed);
+  for (const std::uint32_t crc : record.chunk_crc32c) put_le(out, crc);
+  return out;
+}
+
+Result<ObjectRecord> decode_object(std::string_view bytes) {
+  Reader in(bytes);
+  if (in.take<std::uint8_t>() != kObjectVersion) return fail(EBADMSG, "object record: version");
+  const auto parts = in.take<std::uint8_t>();
+  ObjectRecord record;
+  record.inode = in.take<std::uint64_t>();
+  record.device = in.take<std::uint32_t>();
+  if ((parts & kPartSealed) != 0) record.sealed = take_stamp(in);
+  if (!in.ok() || in.left() % sizeof(std::uint32_t) != 0) {
+    return fail(EBADMSG, "object record: length");
+  }
+  if ((parts & ~kPartSealed) != 0) return fail(EBADMSG, "object record: unknown part");
+  if (((parts & kPartSealed) != 0) != (record.sealed != DataStamp{})) {
+    return fail(EBADMSG, "object record: part without content");
+  }
+  record.chunk_crc32c.resize(in.left() / sizeof(std::uint32_t));
+  for (std::uint32_t& crc : record.chunk_crc32c) crc = in.take<std::uint32_t>();
+  return record;
+}
+
+std::string encode(const DentryRecord& record) {
+  assert(known_dirent_type(record.type) && "a dentry has a type");
+  std::string out;
+  out.reserve(18);
+  put_le(out, kDentryVersion);
+  put_le(out, record.type);
+  put_le(out, record.inode);
+  put_le(out, record.cookie);
+  return out;
+}
+
+Result<DentryRecord> decode_dentry(std::string_view bytes) {
+  Reader in(bytes);
+  if (in.take<std::uint8_t>() != kDentryVersion) return fail(EBADMSG, "dentry record: version");
+  DentryRecord record;
+  record.type = in.take<std::uint8_t>();
+  record.inode = in.take<std::uint64_t>();
+  record.cookie = in.take<std::uint64_t>();
+  if (!in.done()) return fail(EBADMSG, "dentry record: length");
+  if (!known_dirent_type(record.type)) return fail(EBADMSG, "dentry record: type");
+  return record;
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,111 @@
+// The records of the catalog and their encoding: versioned, little-endian, written down in
+// FORMAT.md.
+//
+// Times are nanoseconds since the epoch, sizes bytes. Numbers of inodes and ids of objects are
+// 64 bit, start at 1 and are never used twice; inode 1 is the root directory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/base/clock.h"
+#include "backend/base/result.h"
+
+namespace kvcachefs {
+
+using InodeNumber = std::uint64_t;
+using ObjectId = std::uint64_t;
+inline constexpr InodeNumber kRootInode = 1;
+inline constexpr ObjectId kNoObject = 0;
+
+// The states of an inode's data; drawn in fs/life/states.h.
+enum class DataState : std::uint8_t {
+  kNone = 0,         // not a regular file
+  kUnpublished = 1,  // created, nothing recorded yet: dropped after a crash
+  kPublished = 2,    // recorded by FLUSH, rename or link: a crash of the daemon keeps it
+  kSealed = 3,       // durable, with checksums
+  kMutable = 4,      // changed, or open for writing, after publication
+};
+
+// InodeRecord::flags. A new flag needs a new format version.
+enum InodeFlag : std::uint32_t {
+  kInodeFsynced =
+      1u << 0,  // fsynced once (sticky): a crash leaves what the backing filesystem left
+  kInodePoisoned = 1u << 1,  // its writing failed: its name is a miss
+  kInodeKeep = 1u << 2,      // fsynced, or changed after publication: an application's file
+  kInodeHasAcl = 1u << 3,    // has at least one POSIX ACL xattr
+  kInodeHasXattr = 1u << 4,  // has at least one xattr
+};
+
+// What a file looked like when it was last recorded: equal means unchanged since.
+struct DataStamp {
+  std::uint64_t size = 0;
+  UnixNanos mtime = 0;
+  UnixNanos ctime = 0;
+  bool operator==(const DataStamp&) const = default;
+};
+
+struct InodeRecord {
+  std::uint32_t mode = 0;  // S_IFMT and permission bits
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::uint32_t nlink = 0;
+  std::uint64_t rdev = 0;
+  std::uint32_t generation = 0;
+  std::uint32_t flags = 0;
+  // Regular files keep size, mtime and atime in their backing file; these are theirs for all
+  // other types. A regular file's ctime is the later of this one and its backing file's.
+  UnixNanos atime = 0;
+  UnixNanos mtime = 0;
+  UnixNanos ctime = 0;
+  UnixNanos btime = 0;
+  DataState state = DataState::kNone;
+  ObjectId object = kNoObject;
+  // While a published file is being rewritten into a new object: the one that holds the old
+  // bytes.
+  ObjectId previous_object = kNoObject;
+  DataState previous_state = DataState::kNone;
+  DataStamp stamp;     // kPublished, kSealed, kMutable: as last recorded
+  std::string target;  // symlinks: what they point to
+  bool operator==(const InodeRecord&) const = default;
+};
+
+// One version of a file's data and where its copy is. (With one kind of tier an object has one
+// copy.)
+struct ObjectRecord {
+  InodeNumber inode = 0;
+  std::uint32_t device = 0;  // index into the catalog's table of device UUIDs
+  // CRC32C of each 256 KiB chunk at the seal; empty: none was taken, or it no longer holds.
+  std::vector<std::uint32_t> chunk_crc32c;
+  DataStamp sealed;  // what the file was when the checksums were taken
+  bool operator==(const ObjectRecord&) const = default;
+};
+inline constexpr std::uint64_t kChecksumChunk = 256 * 1024;
+
+struct DentryRecord {
+  InodeNumber inode = 0;
+  std::uint8_t type = 0;     // DT_*
+  std::uint64_t cookie = 0;  // position in its directory's listing, never used twice
+  bool operator==(const DentryRecord&) const = default;
+};
+
+struct DirEntry {
+  std::uint64_t cookie = 0;
+  InodeNumber inode = 0;
+  std::uint8_t type = 0;
+  std::string name;
+};
+
+[[nodiscard]] std::string encode(const InodeRecord& record);
+[[nodiscard]] std::string encode(const ObjectRecord& record);
+[[nodiscard]] std::string encode(const DentryRecord& record);
+// Error of each: EBADMSG for anything that encode() does not write (too short, too long,
+// unknown version, flag, state or type). Lengths are checked before anything is allocated.
+Result<InodeRecord> decode_inode(std::string_view bytes);
+Result<ObjectRecord> decode_object(std::string_view bytes);
+Result<DentryRecord> decode_dentry(std::string_view bytes);
+
+}  // namespace kvcachefs

@@ -1,0 +1,46 @@
+# Flags shared by every target, and the functions that make one target of a folder.
+
+add_library(kv_flags INTERFACE)
+target_include_directories(kv_flags INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(kv_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion)
+target_compile_definitions(kv_flags INTERFACE _FILE_OFFSET_BITS=64
+                                              KVCACHEFS_VERSION="${PROJECT_VERSION}")
+target_link_libraries(kv_flags INTERFACE Threads::Threads)
+if(KVCACHEFS_WERROR)
+  target_compile_options(kv_flags INTERFACE -Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(kv_flags INTERFACE -Wthread-safety)
+endif()
+
+if(KVCACHEFS_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "KVCACHEFS_FUZZ needs clang: cmake --preset fuzz")
+  endif()
+  # Everything below a fuzz target reports coverage; only the targets carry libFuzzer's main().
+  set(kv_sanitize -fsanitize=fuzzer-no-link,address,undefined)
+elseif(KVCACHEFS_SANITIZE)
+  set(kv_sanitize -fsanitize=${KVCACHEFS_SANITIZE})
+endif()
+if(kv_sanitize)
+  # vptr needs type information of libraries that are built without it.
+  target_compile_options(kv_flags INTERFACE ${kv_sanitize} -fno-sanitize=vptr
+                                            -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(kv_flags INTERFACE ${kv_sanitize} -fno-sanitize=vptr)
+  if(KVCACHEFS_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(kv_flags INTERFACE -Wno-tsan)
+  endif()
+endif()
+
+# kv_library(NAME sources... LINK targets...): a static library, or an empty one while its folder has
+# no sources.
+function(kv_library name)
+  cmake_parse_arguments(ARG "" "" "LINK;PRIVATE_LINK" ${ARGN})
+  if(ARG_UNPARSED_ARGUMENTS)
+    add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+    target_link_libraries(${name} PUBLIC kv_flags ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK})
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE kv_flags ${ARG_LINK})
+  endif()
+endfunction()

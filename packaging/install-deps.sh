@@ -1,0 +1,70 @@
+#!/bin/bash
+# Installs the Debian packages that kvcachefs needs. As root; safe to run again.
+#
+#   packaging/install-deps.sh [build|run|test]...     (default: build)
+#
+#   run    what an installed kvcachefs needs
+#   build  compiler, libraries, and what packaging/build-libfuse.sh needs
+#   test   build, and everything that tests/run.sh uses
+#
+# Does not touch the network when everything is there already.
+set -euo pipefail
+
+run_packages=(fuse3 kmod util-linux ca-certificates
+  librocksdb7.8 libspdlog1.10 libfmt9 libisal2 liburing2 libnuma1)
+build_packages=(build-essential cmake ninja-build ccache pkg-config meson patch dpkg-dev
+  librocksdb-dev libspdlog-dev libfmt-dev libisal-dev liburing-dev libnuma-dev libfuse3-dev
+  libcli11-dev libtomlplusplus-dev nlohmann-json3-dev fuse3)
+test_packages=(libgtest-dev clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
+  python3 python3-venv python3-dev xfsprogs e2fsprogs strace fio attr acl sqlite3 libsqlite3-dev
+  git rsync procps psmisc kmod util-linux mount man-db systemd)
+
+[ $# -gt 0 ] || set -- build
+wanted=()
+for set in "$@"; do
+  case $set in
+    run) wanted+=("${run_packages[@]}") ;;
+    build) wanted+=("${build_packages[@]}") ;;
+    test) wanted+=("${build_packages[@]}" "${test_packages[@]}") ;;
+    -h|--help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+    *) echo "install-deps: unknown set $set (build, run or test)" >&2; exit 2 ;;
+  esac
+done
+
+missing() {
+  local package
+  for package in "${wanted[@]}"; do
+    dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed ||
+      echo "$package"
+  done
+}
+
+mapfile -t need < <(missing)
+if [ ${#need[@]} -eq 0 ]; then exit 0; fi
+
+if ! command -v apt-get >/dev/null; then
+  echo "install-deps: this is not Debian; install the equivalents of: ${need[*]}" >&2
+  exit 1
+fi
+if [ "$(id -u)" != 0 ]; then
+  echo "install-deps: root is needed to install: ${need[*]}" >&2
+  exit 1
+fi
+
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# The lock is waited for: another installation may be under way.
+install=(apt-get -q -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 install
+         --no-install-recommends "${need[@]}")
+
+echo "install-deps: installing ${need[*]}"
+if ! "${install[@]}" >"$log" 2>&1 </dev/null; then
+  # Old or absent package lists.
+  apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 update >>"$log" 2>&1 || true
+  if ! "${install[@]}" >>"$log" 2>&1 </dev/null; then
+    tail -n 20 "$log" >&2
+    echo "install-deps: apt-get could not install: ${need[*]}" >&2
+    exit 1
+  fi
+fi

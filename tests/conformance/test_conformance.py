@@ -1,0 +1,139 @@
+"""pjdfstest and fsx on the mount, with ext4 on a loop device as the control.
+
+A pjdfstest case that fails on ext4 too is an exclusion that ext4 needs; nothing else is excluded.
+"""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+import kvmount
+import suites
+
+_WHY_NOT = suites.missing()
+if _WHY_NOT:
+    pytest.skip(_WHY_NOT, allow_module_level=True)
+
+# Both users exist on every Debian; the suite asks for two that are not root.
+PJDFSTEST_CONFIG = """
+[features]
+posix_fallocate = {}
+rename_ctime = {}
+stat_st_birthtime = {}
+utime_now = {}
+utimensat = {}
+nfsv4_acls = {}
+[settings]
+naptime = 0.01
+allow_remount = true
+[dummy_auth]
+entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
+"""
+MIN_PJDFSTEST_CASES = 390  # What this version runs; fewer means that it did not run in full.
+
+FSX_WEIGHTS = """
+[weights]
+close_open = 1
+invalidate = 0.5
+mapread = {mmap}
+mapwrite = {mmap}
+read = 10
+write = 10
+truncate = 5
+fsync = 0.5
+fdatasync = 0.5
+posix_fallocate = 2
+punch_hole = 3
+sendfile = 3
+posix_fadvise = 1
+copy_file_range = 3
+"""
+FSX_MODES = {
+    "mixed": "flen = 1048576\n[opsize]\nmin = 0\nmax = 65536\n" + FSX_WEIGHTS.format(mmap=10),
+    "aligned": "flen = 4194304\n[opsize]\nmin = 4096\nmax = 262144\nalign = 4096\n" +
+               FSX_WEIGHTS.format(mmap=10),
+    "read_write": "flen = 262144\n[opsize]\nmin = 0\nmax = 20000\n" + FSX_WEIGHTS.format(mmap=0),
+    "unsynced_mmap": "flen = 262144\nnomsyncafterwrite = true\n[opsize]\nmin = 0\nmax = 20000\n" +
+                     FSX_WEIGHTS.format(mmap=20),
+}
+FSX_OPERATIONS = 100_000 if kvmount.FULL else 6_000
+
+
+@pytest.fixture(scope="session")
+def binaries():
+    return suites.install()
+
+
+def run_pjdfstest(binaries, path, config):
+    """Runs all of it in `path`: ({failed case: message}, number passed, number skipped)."""
+    done = subprocess.run(
+        [os.path.join(binaries, "pjdfstest"), "-c", config, "-p", path, "-s", "/dev/shm"],
+        capture_output=True, text=True, timeout=300 * kvmount.SLOWNESS, check=False,
+        cwd="/", env={**os.environ, "NO_COLOR": "1", "RUST_BACKTRACE": "0"})
+    failed, last = {}, None
+    for line in done.stdout.splitlines():
+        case = re.match(r"(\S+)\s+(ok|FAILED|skipped)$", line)
+        if case:
+            last = case[1] if case[2] == "FAILED" else None
+            if last:
+                failed[last] = ""
+        elif last and line.strip():
+            failed[last] += line.strip() + " "
+    summary = re.search(r"Summary: (\d+) failed, (\d+) skipped, (\d+) passed", done.stdout)
+    assert summary, f"pjdfstest did not finish:\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    assert int(summary[1]) == len(failed), "cannot read the output of pjdfstest"
+    return failed, int(summary[3]), int(summary[2])
+
+
+@pytest.fixture(scope="session")
+def config(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pjdfstest") / "config.toml"
+    path.write_text(PJDFSTEST_CONFIG, encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def control(binaries, config):
+    """What fails, and how much runs, on ext4."""
+    with kvmount.LoopFs("ext4", 512 << 20) as disk:
+        os.chmod(disk.path, 0o755)
+        return run_pjdfstest(binaries, disk.path, config)
+
+
+@pytest.mark.limit(300)
+def test_pjdfstest(binaries, config, control, data_path):
+    excluded, passed, skipped = control
+    assert passed + len(excluded) >= MIN_PJDFSTEST_CASES
+    # Removing and truncating as the suite does needs devices and set-id bits like ext4's.
+    with kvmount.Mount(f"pjdfstest-{data_path}", data_path=data_path,
+                       options=["-o", "dev,suid"]) as mount:
+        os.chmod(mount.mnt, 0o755)
+        if kvmount.PLAIN:
+            pytest.skip("the control is the ext4 of this test")
+        failed, good, left_out = run_pjdfstest(binaries, mount.mnt, config)
+    print(f"pjdfstest {data_path}: {good} passed, {len(failed)} failed, {left_out} skipped; "
+          f"ext4: {passed} passed, {len(excluded)} failed, {skipped} skipped")
+    worse = {case: text for case, text in failed.items() if case not in excluded}
+    assert not worse, "fails here and not on ext4:\n" + "\n".join(
+        f"  {case}: {text[:400]}" for case, text in sorted(worse.items()))
+    assert left_out <= skipped, "cases are skipped here that run on ext4"
+    assert good >= passed
+
+
+@pytest.mark.limit(240)
+@pytest.mark.parametrize("mode", sorted(FSX_MODES))
+def test_fsx(binaries, tmp_path, seed, data_path, mode):
+    config = tmp_path / "fsx.toml"
+    config.write_text(FSX_MODES[mode], encoding="utf-8")
+    with kvmount.Mount(f"fsx-{data_path}", data_path=data_path) as mount:
+        root = mount.control if kvmount.PLAIN else mount.mnt
+        for number in range(3 if kvmount.FULL else 1):
+            path = os.path.join(root, f"fsx-{number}")
+            done = subprocess.run(
+                [os.path.join(binaries, "fsx"), "-f", str(config), "-N", str(FSX_OPERATIONS),
+                 "-S", str((seed + number) % (1 << 32)), "-P", str(tmp_path), path],
+                capture_output=True, text=True, timeout=100 * kvmount.SLOWNESS, check=False)
+            assert done.returncode == 0 and "A-OK" in done.stdout, (
+                f"fsx {mode} seed {seed + number}:\n{(done.stdout + done.stderr)[-6000:]}")

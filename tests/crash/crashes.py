@@ -1,0 +1,76 @@
+"""What the crash tests share: bounds, cleaning up after a death, and the checks that follow."""
+
+import contextlib
+import os
+import select
+import signal
+
+import kvmount
+import model
+
+# The promise is 2 s; sanitizer builds open the database several times slower.
+REMOUNT_LIMIT_S = 12 if kvmount.SANITIZER else 2
+
+
+def count(full, normal, short):
+    """How often a test repeats its crash."""
+    if kvmount.SANITIZER:
+        return short
+    return full if kvmount.FULL else normal
+
+
+class Victim:
+    """The daemon of a mount, held so that it can be killed when its state cannot be read."""
+
+    def __init__(self, mount):
+        self.mount = mount
+        self.pid = mount.pid()
+        self._pidfd = os.pidfd_open(self.pid)
+
+    def alive(self):
+        return not select.select([self._pidfd], [], [], 0)[0]
+
+    def kill(self):
+        """SIGKILL, unless it has died already; then the dead mount is detached."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        assert kvmount.wait_pidfd(self._pidfd, 30), f"daemon {self.pid} survived SIGKILL"
+        os.close(self._pidfd)
+        kvmount.lazy_unmount(self.mount.mnt)
+
+
+def end_leftover(mount):
+    """After a start that was killed, a daemon may be alive for a moment: ends it and detaches."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        pid = mount.pid()
+        pidfd = os.pidfd_open(pid)
+        try:
+            with open(f"/proc/{pid}/comm", encoding="utf-8") as comm:
+                if "kvcachefs" in comm.read():
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                    assert kvmount.wait_pidfd(pidfd, 30), f"daemon {pid} survived SIGKILL"
+        finally:
+            os.close(pidfd)
+    kvmount.lazy_unmount(mount.mnt)
+
+
+def wait_sealed(mount):
+    """Until every published file has its seal: from here on a power cut keeps it."""
+    kvmount.wait_until(lambda: mount.status()["counts"]["unsealed"] == 0, 60,
+                       "seals (counts.unsealed of status)")
+
+
+def check_fsck(mount):
+    code, text = mount.fsck()
+    assert code == 0, f"fsck says {code} after the recovery:\n{text}"
+
+
+def check_killed(root, replays):
+    """Every worker's tree is one that its log allows; returns the states found."""
+    states, wrong = [], []
+    for index, replay in enumerate(replays):
+        state, lines = model.check_after_kill(os.path.join(root, f"w{index}"), replay)
+        states.append(state)
+        wrong += lines
+    assert not wrong, "after the kill:\n" + "\n".join(wrong)
+    return states

@@ -1,0 +1,205 @@
+"""The daemon dies at a chosen system call of a chosen step.
+
+A recording of each step tells which calls it makes and how often; a sample of (call, N) is then
+tried. What must hold afterwards is what holds after any kill.
+"""
+
+import os
+import random
+
+import pytest
+
+import crashes
+import kvmount
+import load
+import model
+import strace
+
+SAMPLES = crashes.count(full=40, normal=3, short=1)  # Of each step and data path.
+START_SAMPLES = crashes.count(full=60, normal=5, short=2)
+
+
+def _file(name, tag, **more):
+    return {"path": name, "tag": tag, "size": 50_000, "way": "plain", **more}
+
+
+# What is there before, and then the operation in which the daemon dies. `sealed` waits for the
+# seal of what the operation left, so that the death can be inside that.
+STEPS = {
+    "create": ([], [{"op": "mkdir", "path": "d"},
+                    {"op": "create", **_file("d/new", "create")}], False),
+    "publish": ([], [{"op": "store", "tmp": ".t", "sync": "none", **_file("p", "publish")}], False),
+    "publish_synced": ([], [{"op": "store", "tmp": ".t", "sync": "dir",
+                             **_file("p", "synced")}], False),
+    "seal": ([], [{"op": "store", "tmp": ".t", "sync": "none", **_file("p", "seal")}], True),
+    "replace": ([{"op": "store", "tmp": ".t", "sync": "none", **_file("p", "old")}],
+                [{"op": "store", "tmp": ".t", "sync": "none", **_file("p", "new")}], True),
+    "rewrite": ([{"op": "store", "tmp": ".t", "sync": "none", **_file("p", "old")}],
+                [{"op": "rewrite", "reader": False, "settled": True,
+                  **_file("p", "new")}], True),
+    "rename": ([{"op": "store", "tmp": ".t", "sync": "none", **_file("p", "one")},
+                {"op": "store", "tmp": ".t", "sync": "none", **_file("q", "two")}],
+               [{"op": "rename", "source": "p", "path": "q"},
+                {"op": "rename", "source": "q", "path": "r"}], False),
+    "unlink": ([{"op": "store", "tmp": ".t", "sync": "none", **_file("p", "one")},
+                {"op": "link", "source": "p", "path": "l"}],
+               [{"op": "unlink", "path": "p"}, {"op": "unlink", "path": "l"}], True),
+}
+
+
+def perform(root, log_path, state, operations):
+    """In a child: the operations, one after the other, until one meets the dead daemon."""
+    worker = load.Worker(root, load.AckLog(log_path), 0, state, 0, "kill")
+    try:
+        for op in operations:
+            worker.perform(op)
+    except OSError as error:
+        if error.errno not in load.CRASH_ERRNOS:
+            raise
+
+
+class Step:
+    """One step on one mount: set up, done under strace, checked."""
+
+    def __init__(self, mount, name, logs):
+        self.mount, self.logs = mount, logs
+        self.before, self.operations, self.sealed = STEPS[name]
+        self.root = ""
+        self.serial = 0
+
+    def set_up(self):
+        self.serial += 1
+        self.root = os.path.join(self.mount.mnt, f"w{self.serial}")
+        os.mkdir(self.root)
+        log = os.path.join(self.logs, f"before-{self.serial}")
+        kvmount.run_as(perform, self.root, log, {}, self.before)
+        self.state = model.Replay(log, {}).state
+        crashes.wait_sealed(self.mount)
+
+    def run(self, command):
+        """The operations with strace attached; True when the daemon died of it."""
+        victim = crashes.Victim(self.mount)
+        tracer = strace.Attached(victim.pid, command)
+        self.log = os.path.join(self.logs, f"during-{self.serial}")
+        try:
+            kvmount.run_as(perform, self.root, self.log, self.state, self.operations)
+            if self.sealed and victim.alive():
+                self._wait_sealed(victim)
+        finally:
+            died = not victim.alive()
+            if not died:
+                tracer.detach()
+            tracer.wait()
+        if died:
+            victim.kill()
+        return died
+
+    def _wait_sealed(self, victim):
+        def settled():
+            if not victim.alive():
+                return True
+            try:
+                return self.mount.status()["counts"]["unsealed"] == 0
+            except (kvmount.MountError, ValueError, KeyError):
+                return not victim.alive()
+
+        kvmount.wait_until(settled, 60, "seal under strace")
+
+    def check(self):
+        replay = model.Replay(self.log, self.state)
+        lines = model.check_after_kill(self.root, replay)[1]
+        assert not lines, "\n".join(lines)
+
+
+@pytest.mark.short
+@pytest.mark.limit(150)
+@pytest.mark.parametrize("name", list(STEPS))
+def test_killed_at_the_nth_call(name, tmp_path, seed, data_path):
+    rng = random.Random(f"{seed}/{name}")
+    trace = str(tmp_path / "trace")
+    killed = 0
+    with kvmount.Mount(f"nth-{name}", data_path=data_path, foreground=False) as mount:
+        step = Step(mount, name, str(tmp_path))
+        step.set_up()
+        assert not step.run(strace.record_command(trace)), "the daemon died while recorded"
+        step.check()
+        calls = strace.counts(trace)
+        assert calls, "the recording saw no system call"
+        for _ in range(SAMPLES):
+            call = rng.choice(sorted(calls))
+            nth = rng.randint(1, calls[call])
+            step.set_up()
+            died = step.run(strace.kill_command(trace, call, nth))
+            try:
+                if died:
+                    killed += 1
+                    mount.start()
+                step.check()
+                if died:
+                    mount.stop()
+                    crashes.check_fsck(mount)
+                    mount.start()
+            except Exception as error:
+                raise AssertionError(f"killed at {call} number {nth} (seed {seed}): "
+                                     f"{error}") from error
+    print(f"{name}, {data_path}: {killed} of {SAMPLES} samples hit; calls {calls}")
+    assert killed or SAMPLES < 3, "no sample killed the daemon: nothing was tried"
+
+
+def try_start(mount, command):
+    """A start under strace; True when the daemon died of it."""
+    try:
+        mount.start(wrapper=command, foreground=True)
+    except (kvmount.MountError, AssertionError, OSError, RuntimeError, TimeoutError):
+        pass
+    finally:
+        mount.wrapper, mount.foreground = [], False
+    died = mount.process is None or mount.process.poll() is not None
+    if died:
+        mount._reap()
+    else:
+        mount.kill()
+    crashes.end_leftover(mount)
+    return died
+
+
+@pytest.mark.short
+@pytest.mark.limit(200)
+@pytest.mark.parametrize("fresh", [True, False], ids=["first_start", "later_start"])
+def test_killed_while_starting(fresh, tmp_path, seed):
+    """A start that dies, on a new directory or on one with data, leaves the next one whole."""
+    rng = random.Random(f"{seed}/{fresh}")
+    trace = str(tmp_path / "trace")
+    killed, calls, step = 0, None, None
+    for number in range(START_SAMPLES + 1):
+        if fresh or step is None:
+            mount = kvmount.Mount("nth-start", foreground=False).create()
+        try:
+            if not fresh and step is None:
+                mount.start()
+                step = Step(mount, "rename", str(tmp_path))
+                step.set_up()
+                mount.kill()
+            if calls is None:
+                assert not try_start(mount, strace.record_command(trace))
+                calls = strace.counts(trace)
+                assert calls, "the recording saw no system call"
+            else:
+                call = rng.choice(sorted(calls))
+                nth = rng.randint(1, calls[call])
+                killed += try_start(mount, strace.kill_command(trace, call, nth))
+                try:
+                    mount.start()
+                    if step:
+                        lines = model.diff(model.Tree(step.root), step.state)
+                        assert not lines, lines
+                    mount.stop()
+                    crashes.check_fsck(mount)
+                except Exception as error:
+                    raise AssertionError(f"start killed at {call} number {nth} (seed {seed}): "
+                                         f"{error}") from error
+        finally:
+            if fresh or number == START_SAMPLES:
+                mount.close()
+    print(f"{killed} of {START_SAMPLES} starts were killed; calls {calls}")
+    assert killed, "no sample killed the start: nothing was tried"

@@ -1,0 +1,52 @@
+"""A mount with many names is back soon after kill -9: nothing is scanned before it answers."""
+
+import os
+import random
+import time
+
+import pytest
+
+import crashes
+import kvmount
+
+NAMES = crashes.count(full=1_000_000, normal=200_000, short=10_000)
+PER_DIRECTORY = 5_000
+SAMPLE = 200
+
+
+def create(root, first, last):
+    for number in range(first, last):
+        directory = os.path.join(root, f"d{number // PER_DIRECTORY:04d}")
+        if number % PER_DIRECTORY == 0:
+            os.mkdir(directory)
+        fd = os.open(os.path.join(directory, f"{number:07d}"), os.O_WRONLY | os.O_CREAT, 0o600)
+        os.write(fd, b"%d" % number)
+        os.close(fd)
+
+
+def check(root, seed):
+    directories = sorted(os.listdir(root))
+    assert len(directories) == -(-NAMES // PER_DIRECTORY)
+    found = sum(sum(1 for _ in os.scandir(os.path.join(root, d))) for d in directories)
+    assert found == NAMES, f"{found} of {NAMES} names are left"
+    for number in random.Random(seed).sample(range(NAMES), SAMPLE):
+        path = os.path.join(root, f"d{number // PER_DIRECTORY:04d}", f"{number:07d}")
+        with open(path, "rb") as f:
+            assert f.read() == b"%d" % number, path
+
+
+@pytest.mark.limit(300 if not kvmount.FULL else 1500)
+def test_remount_with_many_names(seed):
+    with kvmount.Mount("many-names", foreground=False) as mount:
+        kvmount.run_as(create, mount.mnt, 0, NAMES, seconds=1200)
+        # Killed right away: most of the names are not sealed yet, the most that a recovery can
+        # have to look at.
+        mount.kill(unmount=False)
+        begin = time.monotonic()
+        mount.start()
+        seconds = time.monotonic() - begin
+        resident = kvmount.rss_bytes(mount.pid())
+        print(f"{NAMES} names: back after {seconds:.3f} s, {resident >> 20} MiB resident, "
+              f"{mount.status()['recovery']}")
+        assert seconds <= crashes.REMOUNT_LIMIT_S
+        kvmount.run_as(check, mount.mnt, seed, seconds=300)

@@ -1,0 +1,516 @@
+"""A kvcachefs mount for tests: start, stop, kill, remount, inspect, and always clean up.
+
+A Mount owns a work directory /var/tmp/kvcachefs-<name>-XXXX with
+
+    nvme/     the device directory given to kvcachefs
+    mnt/      the mount point
+    control/  a plain directory on the same disk: the oracle
+    log       the daemon's log; daemon.err its stderr (sanitizer reports)
+
+With KVCACHEFS_TARGET=ext4 "the mount" is a plain directory, so that the tests themselves are
+proved against a filesystem known to be right: start, stop, kill and remount then do nothing.
+
+Environment: KVCACHEFS_BIN (directory of the executables), KVCACHEFS_SEED, KVCACHEFS_FULL=1 (full
+counts), KVCACHEFS_SANITIZER=1 (slower bounds), KVCACHEFS_DATA_PATHS and KVCACHEFS_TRANSPORTS
+(comma lists that narrow what the tests are parametrized with).
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import pickle
+import random
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+TESTS = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(TESTS)
+BIN = os.environ.get("KVCACHEFS_BIN", os.path.join(ROOT, "build", "release", "bin"))
+PLAIN = os.environ.get("KVCACHEFS_TARGET", "") == "ext4"
+FULL = os.environ.get("KVCACHEFS_FULL", "") == "1"
+SANITIZER = os.environ.get("KVCACHEFS_SANITIZER", "") == "1"
+NOBODY = 65534
+
+# Deadlines of the tests are written for an idle release build; a sanitizer build on a shared
+# machine is several times slower.
+SLOWNESS = 6 if SANITIZER else 2
+
+_SANITIZER_REPORT = re.compile(
+    r"(ERROR: (Address|Leak|Memory)Sanitizer|WARNING: ThreadSanitizer|runtime error:)")
+
+live_mounts = []  # Every Mount that was entered and not yet closed; the watchdog kills these.
+
+
+class MountError(Exception):
+    """The product did not do what the fixture asked for; carries what it said."""
+
+
+def seed():
+    """The seed of this run: KVCACHEFS_SEED, or a random one. The caller prints it."""
+    given = os.environ.get("KVCACHEFS_SEED")
+    return int(given) if given else random.SystemRandom().randrange(1 << 32)
+
+
+def wait_until(condition, seconds, what):
+    """Polls `condition` until it holds; raises TimeoutError naming `what` at the deadline."""
+    deadline = time.monotonic() + seconds * SLOWNESS
+    pause = 0.001
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {seconds * SLOWNESS} s")
+        time.sleep(pause)  # The poll interval, not an assumption about how long it takes.
+        pause = min(pause * 2, 0.05)
+
+
+def wait_pidfd(pidfd, seconds):
+    """True when the process behind `pidfd` has ended within `seconds`."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(int(seconds * 1000 * SLOWNESS)))
+
+
+def mount_entry(path):
+    """(filesystem type, source, options) of the topmost mount on `path`, or None."""
+    wanted = os.path.realpath(os.path.dirname(path)) + "/" + os.path.basename(path)
+    found = None
+    with open("/proc/self/mountinfo", "rb") as table:
+        for line in table:
+            fields = line.split()
+            point = re.sub(rb"\\([0-7]{3})", lambda m: bytes([int(m[1], 8)]), fields[4])
+            if os.fsdecode(point) == wanted:
+                dash = fields.index(b"-")
+                found = (fields[dash + 1].decode(), os.fsdecode(fields[dash + 2]),
+                         fields[5].decode() + "," + fields[dash + 3].decode())
+    return found
+
+
+def lazy_unmount(path):
+    """Detaches every mount on `path`, dead or alive."""
+    for _ in range(16):  # Stacked mounts are a leftover of failed tests; more is a loop of ours.
+        if mount_entry(path) is None:
+            return
+        subprocess.run(["umount", "-l", path], capture_output=True, timeout=60, check=False)
+    raise MountError(f"cannot detach {path}")
+
+
+class Child:
+    """function(*args) in a forked child as (uid, gid); result() gives what it returned.
+
+    An exception there is raised by result() with the child's traceback as its text. A child that
+    outlives the deadline is killed and reported as a hang.
+    """
+
+    def __init__(self, function, *args, uid=0, gid=None, groups=()):
+        self.name = f"{getattr(function, '__name__', function)} as uid {uid}"
+        self.reader, writer = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._run(writer, function, args, uid, uid if gid is None else gid, groups)
+        os.close(writer)
+        self.pidfd = os.pidfd_open(self.pid)
+
+    def _run(self, writer, function, args, uid, gid, groups):
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            os.close(self.reader)
+            os.umask(0o022)
+            if os.getuid() == 0:
+                os.setgroups(list(groups))
+                os.setresgid(gid, gid, gid)
+                os.setresuid(uid, uid, uid)
+            try:
+                outcome = (True, function(*args))
+            except BaseException:  # The parent must learn of everything, SystemExit included.
+                outcome = (False, traceback.format_exc())
+            with os.fdopen(writer, "wb") as pipe:
+                pickle.dump(outcome, pipe)
+        finally:
+            os._exit(0)
+
+    def result(self, seconds=60):
+        received = bytearray()
+        try:
+            deadline = time.monotonic() + seconds * SLOWNESS
+            while True:
+                left = deadline - time.monotonic()
+                if not select.select([self.reader], [], [], max(left, 0))[0]:
+                    raise TimeoutError(f"{self.name} hung for {seconds * SLOWNESS} s")
+                chunk = os.read(self.reader, 1 << 20)
+                if not chunk:
+                    break
+                received += chunk
+        finally:
+            self.end()
+        if not received:
+            raise RuntimeError(f"{self.name}: the child died")
+        good, value = pickle.loads(received)
+        if not good:
+            raise AssertionError(f"{self.name}:\n{value}")
+        return value
+
+    def end(self):
+        """Kills the child if it still runs, and forgets it."""
+        if self.pidfd < 0:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        if wait_pidfd(self.pidfd, 10):  # Else it is stuck in the kernel: the watchdog's business.
+            os.waitpid(self.pid, 0)
+        os.close(self.pidfd)
+        os.close(self.reader)
+        self.pidfd = -1
+
+
+def run_as(function, *args, uid=0, gid=None, groups=(), seconds=60):
+    """Child(...).result(): one call in a process of its own."""
+    return Child(function, *args, uid=uid, gid=gid, groups=groups).result(seconds)
+
+
+def drop_caches(level=3):
+    """Asks the kernel to forget clean pages (1), dentries and inodes (2), or both (3)."""
+    with open("/proc/sys/vm/drop_caches", "w") as control:
+        control.write(str(level))
+
+
+def cpu_ticks(pid):
+    """User + system clock ticks that process `pid` has used."""
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def rss_bytes(pid):
+    """Resident set of process `pid`."""
+    with open(f"/proc/{pid}/status") as status:
+        for line in status:
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+    raise MountError(f"process {pid} has no VmRSS")
+
+
+class Mount:
+    """One kvcachefs mount. `with Mount("name") as m:` starts it and cleans up after it.
+
+    data_path   auto | passthrough | daemon      transport  auto | uring | dev
+    options     further words for `kvcachefs mount`, before the mount point
+    foreground  True keeps the daemon as a child; False lets it go to the background
+    nofile      RLIMIT_NOFILE of the daemon, None to inherit
+    nvme        a device directory elsewhere (a LoopFs), None for one of our own
+    """
+
+    def __init__(self, name="test", data_path="auto", transport="auto", options=(), nvme=None,
+                 state=None, foreground=True, nofile=None, allow_other=True, env=None,
+                 wrapper=()):
+        self.name = re.sub(r"[^A-Za-z0-9_.]+", "_", name)[:40]
+        self.data_path = data_path
+        self.transport = transport
+        self.options = list(options)
+        self.foreground = foreground
+        self.nofile = nofile
+        self.allow_other = allow_other
+        self.env = dict(env or {})
+        self.wrapper = list(wrapper)  # A command that execs the daemon, for example strace.
+        self._given_nvme = nvme
+        self._given_state = state
+        self.process = None
+        self.work = None
+
+    # ---- life --------------------------------------------------------------------------------
+
+    def create(self):
+        """Makes the work directory without starting anything."""
+        self.work = tempfile.mkdtemp(prefix=f"kvcachefs-{self.name}-", dir="/var/tmp")
+        os.chmod(self.work, 0o755)  # `nobody` must reach the mount point.
+        self.nvme = self._given_nvme or os.path.join(self.work, "nvme")
+        self.state = self._given_state or os.path.join(self.nvme, "state")
+        self.mnt = os.path.join(self.work, "mnt")
+        self.control = os.path.join(self.work, "control")
+        self.log = os.path.join(self.work, "log")
+        self.stderr = os.path.join(self.work, "daemon.err")
+        os.makedirs(self.nvme, mode=0o700, exist_ok=True)
+        for path in (self.mnt, self.control):
+            os.mkdir(path, 0o755)
+        live_mounts.append(self)
+        return self
+
+    def __enter__(self):
+        self.create()
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, kind, value, trace):
+        try:
+            if kind is None and self.is_mounted():
+                self.stop()
+        finally:
+            self.close()
+
+    def command(self):
+        """The argv that start() runs."""
+        argv = list(self.wrapper)
+        if self.nofile is not None:
+            argv += ["prlimit", f"--nofile={self.nofile}:{self.nofile}"]
+        argv += [os.path.join(BIN, "kvcachefs"), "mount", "--nvme", self.nvme, "--state",
+                 self.state, "--data-path", self.data_path, "--transport", self.transport,
+                 "--log", self.log]
+        if self.allow_other:
+            argv.append("--allow-other")
+        if self.foreground:
+            argv.append("--foreground")
+        return argv + self.options + [self.mnt]
+
+    def start(self, **changes):
+        """Mounts and returns self once the mount answers. `changes` set attributes first."""
+        for key, value in changes.items():
+            setattr(self, key, value)
+        if PLAIN:
+            return self
+        environment = {**os.environ, **self.env}
+        with open(self.stderr, "ab") as stderr:
+            if not self.foreground:
+                done = subprocess.run(self.command(), stdin=subprocess.DEVNULL, stdout=stderr,
+                                      stderr=stderr, env=environment, timeout=60 * SLOWNESS,
+                                      check=False)
+                if done.returncode != 0 or not self.is_mounted():
+                    raise MountError(f"mount: exit {done.returncode}\n{self.logs()}")
+                return self
+            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL,
+                                            stdout=stderr, stderr=stderr, env=environment)
+
+        def mounted():
+            if self.process.poll() is not None:
+                raise MountError(f"mount: exit {self.process.returncode}\n{self.logs()}")
+            return self.is_mounted()
+
+        wait_until(mounted, 30, f"mount of {self.mnt}")
+        # The mount table shows it before the daemon has answered INIT: a call by another
+        # process, which can be given up on, tells when it answers.
+        run_as(os.statvfs, self.mnt, seconds=30)
+        return self
+
+    def stop(self):
+        """Unmounts through the CLI and waits until the daemon has ended, cleanly."""
+        if PLAIN:
+            return
+        pid = self.pid()
+        pidfd = os.pidfd_open(pid)
+        try:
+            done = subprocess.run([os.path.join(BIN, "kvcachefs"), "umount", self.mnt],
+                                  capture_output=True, text=True, timeout=60 * SLOWNESS,
+                                  check=False)
+            if done.returncode != 0:
+                raise MountError(f"umount: exit {done.returncode}: {done.stderr}{self.logs()}")
+            if not wait_pidfd(pidfd, 30):
+                raise MountError(f"umount returned, daemon {pid} lives on\n{self.logs()}")
+        finally:
+            os.close(pidfd)
+        code = self._reap()
+        if code not in (0, None):
+            raise MountError(f"daemon ended with {code}\n{self.logs()}")
+        if self.is_mounted():
+            raise MountError("umount returned and the mount is still there")
+        self.check_sanitizers()
+
+    def kill(self, unmount=True):
+        """SIGKILLs the daemon, waits until it is gone and detaches the dead mount."""
+        if PLAIN:
+            return
+        pid = self.pid()
+        pidfd = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            if not wait_pidfd(pidfd, 30):
+                raise MountError(f"daemon {pid} survived SIGKILL")
+        finally:
+            os.close(pidfd)
+        self._reap()
+        if unmount:
+            lazy_unmount(self.mnt)
+
+    def remount(self, **changes):
+        """A clean stop and a start."""
+        self.stop()
+        return self.start(**changes)
+
+    def crash(self, **changes):
+        """kill -9 and a start."""
+        self.kill()
+        return self.start(**changes)
+
+    def close(self):
+        """Leaves nothing behind, whatever state the mount is in. Never raises for the daemon."""
+        if self.work is None:
+            return
+        with contextlib.suppress(MountError, OSError, ValueError):
+            if self.process is not None and self.process.poll() is None:
+                self.process.kill()
+            elif not PLAIN and self.is_mounted():
+                os.kill(self.pid(), signal.SIGKILL)
+        self._reap()
+        lazy_unmount(self.mnt)
+        shutil.rmtree(self.work, ignore_errors=True)
+        if self in live_mounts:
+            live_mounts.remove(self)
+        self.work = None
+
+    def abort(self):
+        """For the watchdog: ends the daemon so that callers stuck in the mount get an error."""
+        with contextlib.suppress(Exception):
+            if self.process is not None:
+                self.process.kill()
+            else:
+                os.kill(self.pid(), signal.SIGKILL)
+
+    def _reap(self):
+        if self.process is None:
+            return None
+        try:
+            code = self.process.wait(timeout=30 * SLOWNESS)
+        except subprocess.TimeoutExpired:
+            raise MountError(f"daemon {self.process.pid} does not end\n{self.logs()}") from None
+        self.process = None
+        return code
+
+    # ---- seeing ------------------------------------------------------------------------------
+
+    def is_mounted(self):
+        return PLAIN or mount_entry(self.mnt) is not None
+
+    def pid(self):
+        """The daemon's pid, from the lock of its state directory."""
+        with open(os.path.join(self.state, "lock")) as lock:
+            return int(lock.read().split()[0])
+
+    def status(self):
+        """`kvcachefs status --json` as a dict."""
+        if PLAIN:
+            return {"data_path": {"mode": self.data_path}, "transport": {"mode": "none"}}
+        done = self.cli("status", "--json", self.mnt)
+        if done.returncode != 0:
+            raise MountError(f"status: exit {done.returncode}: {done.stderr}")
+        return json.loads(done.stdout)
+
+    def cli(self, *words, seconds=60):
+        """Runs `kvcachefs WORDS…`; the CompletedProcess has text in stdout and stderr."""
+        return subprocess.run([os.path.join(BIN, "kvcachefs"), *words], capture_output=True,
+                              text=True, timeout=seconds * SLOWNESS, check=False)
+
+    def fsck(self, repair=False):
+        """Offline check of the state directory: (exit code, text)."""
+        if PLAIN:
+            return 0, ""
+        words = ["fsck", "--state", self.state] + (["--repair"] if repair else [])
+        done = self.cli(*words, seconds=300)
+        return done.returncode, done.stdout + done.stderr
+
+    def logs(self, limit=6000):
+        """The tails of the daemon's log and stderr."""
+        text = ""
+        for path in (self.log, self.stderr):
+            with contextlib.suppress(OSError):
+                with open(path, errors="replace") as file:
+                    body = file.read()
+                if body:
+                    text += f"--- {os.path.basename(path)}\n{body[-limit:]}\n"
+        return text
+
+    def check_sanitizers(self):
+        """Raises when the daemon's stderr holds a sanitizer report."""
+        with contextlib.suppress(FileNotFoundError):
+            with open(self.stderr, errors="replace") as file:
+                body = file.read()
+            if _SANITIZER_REPORT.search(body):
+                raise MountError(f"sanitizer report\n{body[-20000:]}")
+
+
+# ---- a filesystem of one's own -----------------------------------------------------------------
+
+_EXT4_IOC_SHUTDOWN = 0x8004587D  # _IOR('X', 125, __u32); XFS answers the same number.
+
+
+class LoopFs:
+    """ext4 or xfs on a loop file: small disks, power cuts, read-only devices.
+
+    `with LoopFs("ext4", 256 << 20) as disk:` gives disk.path, mounted.
+    """
+
+    def __init__(self, kind="ext4", size=512 << 20, options="", mkfs=()):
+        self.kind, self.size, self.options, self.mkfs = kind, size, options, list(mkfs)
+        self.work = None
+
+    def __enter__(self):
+        self.work = tempfile.mkdtemp(prefix="kvcachefs-loop-", dir="/var/tmp")
+        os.chmod(self.work, 0o755)
+        self.image = os.path.join(self.work, "image")
+        self.path = os.path.join(self.work, "disk")
+        os.mkdir(self.path)
+        try:
+            with open(self.image, "wb") as image:
+                image.truncate(self.size)
+            quiet = ["-q", "-F"] if self.kind == "ext4" else ["-q"]
+            subprocess.run([f"mkfs.{self.kind}", *quiet, *self.mkfs, self.image], check=True,
+                           capture_output=True, timeout=120)
+            self.mount()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def mount(self):
+        options = "loop" + ("," + self.options if self.options else "")
+
+        def attempt():  # Loop devices are few and shared with whatever else runs here.
+            done = subprocess.run(["mount", "-t", self.kind, "-o", options, self.image,
+                                   self.path], capture_output=True, text=True, timeout=120,
+                                  check=False)
+            self._said = done.stderr
+            return done.returncode == 0
+
+        try:
+            wait_until(attempt, 10, "loop mount")
+        except TimeoutError as late:
+            raise MountError(f"{late}: {self._said}") from None
+
+    def unmount(self, lazy=False):
+        subprocess.run(["umount", *(["-l"] if lazy else []), self.path], check=True,
+                       capture_output=True, timeout=120)
+
+    def shutdown(self, flush_log=False):
+        """A power cut: nothing more reaches the image. Unmount and mount to see what is left."""
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            flags = struct.pack("I", 1 if flush_log else 2)  # LOGFLUSH or NOLOGFLUSH
+            fcntl.ioctl(handle, _EXT4_IOC_SHUTDOWN, flags)
+        finally:
+            os.close(handle)
+
+    def __exit__(self, kind, value, trace):
+        lazy_unmount(self.path)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def errno_name(number):
+    return errno.errorcode.get(number, str(number))
+
+
+libc = ctypes.CDLL(None, use_errno=True)

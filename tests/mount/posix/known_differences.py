@@ -1,0 +1,29 @@
+"""Where the mount may answer differently from ext4, and why. Nothing else may differ.
+
+Patterns are those of fnmatch. `case` is the case's name, `control` the line that ext4 gave and
+`target` the line that the mount gave in its place.
+"""
+
+from typing import NamedTuple
+
+
+class Known(NamedTuple):
+    case: str
+    control: str
+    target: str
+    reason: str
+
+
+KNOWN = [
+    Known("fallocate_rare_modes", "fallocate(fd, 8, *) = *", "fallocate(fd, 8, *) = EOPNOTSUPP",
+          "FUSE refuses COLLAPSE_RANGE before the daemon is asked"),
+    Known("fallocate_rare_modes", "fallocate(fd, 32, *) = *",
+          "fallocate(fd, 32, *) = EOPNOTSUPP",
+          "FUSE refuses INSERT_RANGE before the daemon is asked"),
+    Known("fallocate_rare_modes", "size after*", "size after*",
+          "the size that a refused COLLAPSE or INSERT would have left"),
+    Known("xattr_big_values", "setxattr(*) = ENOSPC", "setxattr(*) = None",
+          "ext4 keeps all of an inode's xattrs in one 4 KiB block; ours may be larger"),
+    Known("seek_limits", "lseek(fd, *) = EINVAL", "lseek(fd, *) = *",
+          "ext4 knows its largest file when seeking; FUSE finds out when writing"),
+]

@@ -1,0 +1,297 @@
+#!/bin/bash
+# Builds and runs the tests. As root (it mounts); safe to run again.
+#
+#   tests/run.sh [LABEL...] [-- PYTEST-ARGUMENTS...]
+#
+# Labels, in the order of a run without arguments:
+#   style        formatting, layering, man page = --help, scripts
+#   unit         C++ tests of single parts
+#   contract     one suite for each seam, over every implementation
+#   fuzz         libFuzzer on the parsers, 20 s each
+#   mount        real mounts: POSIX behaviour, replays of runtimes, command line
+#   runtimes     real programs on a mount
+#   crash        kill -9, killed at the Nth system call, power cut
+#   conformance  pjdfstest and fsx (needs cargo >= 1.85)
+#   asan tsan    unit, contract and the short mount and crash tests with sanitizers
+#   libfuse314   the build against the installed libfuse, short mount tests
+# and, only when named:
+#   bench        measurements against raw ext4
+#
+# The log of a label is build/test-logs/LABEL.log. Environment: KVCACHEFS_SEED (repeats a run),
+# KVCACHEFS_FULL=1 (full counts, hours), CI (warnings are errors).
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+root=$PWD
+
+default_labels=(style unit contract fuzz mount runtimes crash conformance asan tsan libfuse314)
+labels=()
+pytest_arguments=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --) shift; pytest_arguments=("$@"); break ;;
+    -h|--help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+    --list) printf '%s\n' "${default_labels[@]}" bench; exit 0 ;;
+    *)
+      if ! printf '%s\n' "${default_labels[@]}" bench | grep -qxF -- "$1"; then
+        echo "run.sh: unknown label $1 (${default_labels[*]} bench)" >&2
+        exit 2
+      fi
+      labels+=("$1"); shift ;;
+  esac
+done
+[ ${#labels[@]} -gt 0 ] || labels=("${default_labels[@]}")
+
+logs=$root/build/test-logs
+venv=$root/build/venv
+mkdir -p "$logs"
+export KVCACHEFS_SEED=${KVCACHEFS_SEED:-$(( (RANDOM << 15) + RANDOM ))}
+# Marks every process of this run, so that a daemon that a test left behind can be told from others'.
+export KVCACHEFS_TEST_RUN=$$.$(date +%s)
+export PYTHONDONTWRITEBYTECODE=1
+jobs=$(nproc)
+# A whole label; the tests' own limits are much shorter.
+label_limit_s=1500
+[ "${KVCACHEFS_FULL:-}" = 1 ] && label_limit_s=36000
+
+say() { printf '%s\n' "$*"; }
+
+limited() { timeout -k 30 "$label_limit_s" "$@"; }
+
+# --- What a failed test may leave behind -------------------------------------------------------
+
+# Processes of this run that have outlived their label: daemons of mounts nobody ended.
+end_leftover_processes() {
+  local pid name
+  for pid in $(grep -lzsxF "KVCACHEFS_TEST_RUN=$KVCACHEFS_TEST_RUN" /proc/[0-9]*/environ 2>/dev/null |
+               cut -d/ -f3); do
+    name=$(cat "/proc/$pid/comm" 2>/dev/null) || continue
+    case $name in
+      kvcachefs|mount.kvcachefs)
+        say "left behind: $name, pid $pid: $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)"
+        kill -KILL "$pid" 2>/dev/null ;;
+    esac
+  done
+}
+
+# Dead or hanging mounts of tests. A mount that answers belongs to someone else's run.
+unmount_leftovers() {
+  local line path type
+  while read -r line; do
+    path=$(printf '%b' "$(cut -d' ' -f5 <<<"$line" | sed 's/\\\([0-7]\{3\}\)/\\0\1/g')")
+    type=$(sed 's/.* - //' <<<"$line" | cut -d' ' -f1)
+    case $path:$type in
+      /var/tmp/kvcachefs-*:fuse*) ;;
+      *) continue ;;
+    esac
+    if ! timeout -k 1 5 stat -c %i "$path" >/dev/null 2>&1; then
+      say "left behind: a dead mount on $path"
+      umount --lazy "$path" 2>&1
+    fi
+  done </proc/self/mountinfo
+}
+
+clean_up() {
+  end_leftover_processes
+  unmount_leftovers
+}
+
+# --- Building ----------------------------------------------------------------------------------
+
+declare -A built
+# build PRESET: configures and builds it, once per run.
+build() {
+  local preset=$1 log=$logs/build-$1.log start=$SECONDS
+  if [ -z "${built[$preset]:-}" ]; then
+    built[$preset]=failed
+    if { cmake --preset "$preset" -DKVCACHEFS_WERROR="${CI:+ON}" &&
+         cmake --build --preset "$preset" -j "$jobs"; } >"$log" 2>&1; then
+      built[$preset]=done
+    else
+      grep -E 'error|FAILED|Error' "$log" | head -n 20
+      tail -n 20 "$log"
+    fi
+    printf '  %-12s %-7s %4d s\n' "build $preset" "${built[$preset]}" $((SECONDS - start)) >&3
+  fi
+  [ "${built[$preset]}" = done ] || { say "the $preset build failed: $log"; return 1; }
+}
+
+# A Python environment with pytest and what the suites ask for.
+python_for() {
+  local want=(pytest==8.3.5 pytest-timeout==2.3.1) file stamp
+  local files=()
+  for file in "$@"; do
+    [ -f "tests/$file/requirements.txt" ] && files+=("tests/$file/requirements.txt")
+  done
+  for file in "${files[@]+"${files[@]}"}"; do want+=(-r "$file"); done
+  stamp=$venv/.installed-$( { echo "${want[@]}"; cat /dev/null "${files[@]+"${files[@]}"}"; } |
+    sha256sum | cut -c1-16)
+  [ -f "$stamp" ] && return 0
+  { [ -x "$venv/bin/python" ] || python3 -m venv "$venv"; } &&
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check --retries 5 "${want[@]}" &&
+    touch "$stamp"
+}
+
+# suite FOLDER ARGUMENTS...: pytest over tests/FOLDER.
+suite() {
+  local folder=$1 status
+  shift
+  if ! find "tests/$folder" -name 'test_*.py' 2>/dev/null | grep -q .; then
+    say "no tests in tests/$folder"
+    return 1
+  fi
+  limited ${wrap[@]+"${wrap[@]}"} "$venv/bin/python" -m pytest -q -c tests/pytest.ini --timeout=900 \
+    "tests/$folder" "$@" ${pytest_arguments[@]+"${pytest_arguments[@]}"}
+  status=$?
+  # 5: nothing selected, which a narrowing argument may well ask for.
+  [ $status = 5 ] && [ ${#pytest_arguments[@]} -gt 0 ] && return 0
+  return $status
+}
+
+can_mount() {
+  [ "$(id -u)" = 0 ] || { say "mounting needs root"; return 1; }
+  [ -c /dev/fuse ] || modprobe fuse 2>/dev/null
+  [ -c /dev/fuse ] || { say "/dev/fuse is missing: modprobe fuse, or give the container --device /dev/fuse"; return 1; }
+}
+
+gtest() {
+  local program=build/$1/bin/$2
+  [ -x "$program" ] || { say "$program was not built"; return 1; }
+  limited ${wrap[@]+"${wrap[@]}"} "$program" --gtest_brief=1 --gtest_random_seed=$((KVCACHEFS_SEED % 99999))
+}
+
+# --- Labels ------------------------------------------------------------------------------------
+
+wrap=()
+
+label_style() { build release && python3 tests/style/source_test.py --bin build/release/bin; }
+label_unit() { build release && gtest release unit_tests; }
+label_contract() { build release && gtest release contract_tests; }
+
+label_fuzz() {
+  build fuzz || return 1
+  local target name failed=0 pids=() pid
+  for target in build/fuzz/bin/*_fuzz; do
+    [ -x "$target" ] || { say "no fuzz targets were built"; return 1; }
+    name=$(basename "$target")
+    mkdir -p "build/fuzz/corpus/$name" "build/fuzz/found"
+    local corpora=("build/fuzz/corpus/$name")
+    [ -d "tests/fuzz/corpus/$name" ] && corpora+=("tests/fuzz/corpus/$name")
+    limited "$target" -max_total_time="${KVCACHEFS_FUZZ_S:-20}" -timeout=10 -rss_limit_mb=2048 \
+      -seed=$((KVCACHEFS_SEED % 2147483647)) -verbosity=0 -print_final_stats=1 \
+      -artifact_prefix="build/fuzz/found/$name-" "${corpora[@]}" \
+      >"$logs/fuzz-$name.log" 2>&1 &
+    pids+=("$!:$name")
+    if [ ${#pids[@]} -ge "$jobs" ]; then
+      wait_fuzz "${pids[0]}" || failed=1
+      pids=("${pids[@]:1}")
+    fi
+  done
+  for pid in "${pids[@]}"; do wait_fuzz "$pid" || failed=1; done
+  return $failed
+}
+wait_fuzz() {
+  local name=${1#*:}
+  if wait "${1%%:*}"; then
+    say "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$logs/fuzz-$name.log") runs"
+  else
+    say "$name failed:"
+    tail -n 40 "$logs/fuzz-$name.log"
+    return 1
+  fi
+}
+
+label_mount() { can_mount && build release && python_for mount && suite mount; }
+label_runtimes() { can_mount && build release && python_for runtimes && suite runtimes; }
+label_crash() { can_mount && build release && python_for crash && suite crash; }
+
+label_conformance() {
+  can_mount && build release && python_for conformance && suite conformance
+}
+# The suites are Rust programs of recent date.
+why_not_conformance() {
+  local version
+  version=$(cargo --version 2>/dev/null | cut -d' ' -f2)
+  if ! printf '1.85\n%s\n' "${version:-0}" | sort -V -C; then
+    say "no cargo >= 1.85 (found: ${version:-none})"
+  fi
+}
+
+# sanitized PRESET: its unit and contract tests, and the short tests that mount. A report in any
+# process, daemons included, fails the label.
+sanitized() {
+  local preset=$1 reports=$logs/$1-reports failed=0 report
+  build "$preset" && can_mount && python_for mount crash || return 1
+  rm -rf "$reports" && mkdir -p "$reports" && chmod 1777 "$reports"
+  export KVCACHEFS_BIN=$root/build/$preset/bin KVCACHEFS_SANITIZER=1
+  local suppress=$root/tests/sanitizer
+  export ASAN_OPTIONS="log_path=$reports/asan:detect_leaks=1:detect_stack_use_after_return=1"
+  export LSAN_OPTIONS="suppressions=$suppress/lsan.supp:print_suppressions=0"
+  export UBSAN_OPTIONS="log_path=$reports/ubsan:print_stacktrace=1"
+  export TSAN_OPTIONS="log_path=$reports/tsan:suppressions=$suppress/tsan.supp:second_deadlock_stack=1"
+  # The runtimes of gcc 12 cannot cope with the address randomisation of newer kernels.
+  wrap=(setarch "$(uname -m)" --addr-no-randomize)
+  gtest "$preset" unit_tests || failed=1
+  gtest "$preset" contract_tests || failed=1
+  suite mount -m short || failed=1
+  suite crash -m short || failed=1
+  for report in "$reports"/*; do
+    if [ -s "$report" ]; then
+      say "report $report:"
+      head -n 60 "$report"
+      failed=1
+    fi
+  done
+  return $failed
+}
+label_asan() { sanitized asan; }
+label_tsan() { sanitized tsan; }
+
+label_libfuse314() {
+  can_mount && build libfuse314 && python_for mount || return 1
+  KVCACHEFS_BIN=$root/build/libfuse314/bin suite mount -m short
+}
+
+label_bench() { can_mount && build release && limited bench/run.sh; }
+
+# --- The run -----------------------------------------------------------------------------------
+
+exec 3>&1 </dev/null
+if ! packaging/install-deps.sh test; then
+  say "the packages could not be installed: going on with what is there"
+fi
+say "kvcachefs tests: ${labels[*]} (KVCACHEFS_SEED=$KVCACHEFS_SEED)"
+
+passed=0
+failed=0
+clean_up
+for label in "${labels[@]}"; do
+  log=$logs/$label.log
+  if [ "$label" = conformance ] && why=$(why_not_conformance) && [ -n "$why" ]; then
+    printf '%-14s left out: %s\n' "$label" "$why"
+    continue
+  fi
+  start=$SECONDS
+  # Builds are remembered from label to label; a sanitizer's environment is not.
+  case $label in
+    asan|tsan) build "$label" >"$log" 2>&1 ;;
+    libfuse314|fuzz) build "$label" >"$log" 2>&1 ;;
+    *) build release >"$log" 2>&1 ;;
+  esac
+  if ( "label_$label" ) >>"$log" 2>&1; then verdict=passed; else verdict=failed; fi
+  clean_up >"$log.left" 2>&1
+  cat "$log.left" >>"$log"
+  printf '%-14s %-7s %4d s   %s\n' "$label" "$verdict" $((SECONDS - start)) \
+    "$(grep -aE '^[0-9]+ (passed|failed).* in |\[  PASSED  \]' "$log" | tail -n 1 | tr -s ' =')"
+  [ -s "$log.left" ] && sed 's/^/    /' "$log.left"
+  rm -f "$log.left"
+  if [ $verdict = passed ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    say "---- the end of $log"
+    tail -n 60 "$log"
+    say "----"
+  fi
+done
+say "$passed passed, $failed failed"
+[ $failed = 0 ]

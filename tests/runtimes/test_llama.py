@@ -1,0 +1,138 @@
+"""llama.cpp's server, unmodified: KV state saved to the mount continues with the same tokens.
+
+The comparison of tokens has teeth: the model's answer depends on all of the cached keys and
+values, which test_damage_changes_the_answer proves.
+"""
+
+import os
+import threading
+
+import pytest
+
+import kvmount
+import make_model
+import runtime
+
+PROMPT_TOKENS = 300
+ANSWER_TOKENS = 24
+CONTEXT = 1024
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "model.gguf"
+    path.write_bytes(make_model.build(make_model.Shape(), seed=1))
+    return str(path)
+
+
+@pytest.fixture
+def start(venv_python, model, place, tmp_path):
+    """start() gives a new runtime process that saves to the mount; all are ended at the end."""
+    running = []
+
+    def new():
+        server = runtime.Runtime(venv_python, model, place, CONTEXT,
+                                 str(tmp_path / f"runtime-{len(running)}.log"))
+        running.append(server)
+        return server
+
+    yield new
+    for server in running:
+        server.stop()
+
+
+def converse(server, name, prompt):
+    """Evaluates, saves, goes on: (conversation so far, the tokens that follow, bytes saved)."""
+    first = server.complete(prompt, ANSWER_TOKENS)
+    written, _ = server.save(name)
+    conversation = prompt + first.tokens
+    return conversation, server.complete(conversation, ANSWER_TOKENS).tokens, written
+
+
+def assert_continues(server, name, conversation, expected, written):
+    assert server.restore(name)[0] == written
+    answer = server.complete(conversation, ANSWER_TOKENS)
+    assert answer.reused == len(conversation) - 1 and answer.evaluated == 1
+    assert answer.tokens == expected
+
+
+def test_same_tokens_after_restart_of_runtime_and_mount(start, place, shared_mount):
+    server = start()
+    prompt = server.tokenize(runtime.long_prompt(PROMPT_TOKENS))
+    saved = converse(server, "state.bin", prompt)
+    assert os.path.getsize(os.path.join(place, "state.bin")) == saved[2]
+    server.stop()
+    shared_mount.remount()
+    server = start()
+    assert_continues(server, "state.bin", *saved)
+
+    # Overwritten in place, as this runtime does: the new state is what is found.
+    again = converse(server, "state.bin", prompt[:1] + prompt[50:250])
+    assert again[2] != saved[2]
+    server.stop()
+    shared_mount.remount()
+    assert_continues(start(), "state.bin", *again)
+
+
+@pytest.mark.skipif(kvmount.PLAIN, reason="a plain directory has no daemon to kill")
+def test_same_tokens_after_kill_of_the_daemon(start, shared_mount):
+    server = start()
+    prompt = server.tokenize(runtime.long_prompt(PROMPT_TOKENS))
+    saved = converse(server, "state.bin", prompt)
+    shared_mount.kill()
+    with pytest.raises(runtime.RuntimeFailure):
+        server.restore("state.bin")  # The mount is dead; the runtime says so and lives on.
+    shared_mount.start()
+    assert_continues(server, "state.bin", *saved)
+    server.stop()
+    assert_continues(start(), "state.bin", *saved)
+
+
+@pytest.mark.skipif(kvmount.PLAIN, reason="a plain directory has no daemon to kill")
+def test_kill_during_a_save_leaves_a_whole_state_or_none(start, place, shared_mount):
+    server = start()
+    prompt = server.tokenize(runtime.long_prompt(PROMPT_TOKENS))
+    path = os.path.join(place, "state.bin")
+    for share in (0.0, 0.3, 0.8):
+        old = converse(server, "state.bin", prompt[:200])
+        first = server.complete(prompt, ANSWER_TOKENS)
+        conversation = prompt + first.tokens
+
+        outcome = []
+
+        def save():
+            try:
+                outcome.append(server.save("state.bin")[0])
+            except (runtime.RuntimeFailure, OSError) as failure:
+                outcome.append(failure)
+
+        # The save overwrites the name: its size falls, then grows to that of the new state.
+        saver = threading.Thread(target=save)
+        saver.start()
+        kvmount.wait_until(lambda: outcome or share * old[2] <= os.stat(path).st_size < old[2]
+                           or os.stat(path).st_size > old[2], 20, "progress of the save")
+        shared_mount.kill()
+        saver.join()
+        shared_mount.start()
+        following = server.complete(conversation, ANSWER_TOKENS).tokens
+
+        # Old, new or gone: all three are right, anything between is not.
+        if os.path.exists(path):
+            if os.path.getsize(path) == old[2]:
+                assert_continues(server, "state.bin", *old)
+            else:
+                read = server.restore("state.bin")[0]
+                assert server.complete(conversation, ANSWER_TOKENS).tokens == following
+                assert read == os.path.getsize(path)
+
+
+def test_damage_changes_the_answer(start, place):
+    server = start()
+    prompt = server.tokenize(runtime.long_prompt(PROMPT_TOKENS))
+    conversation, expected, written = converse(server, "state.bin", prompt)
+    with open(os.path.join(place, "state.bin"), "r+b") as file:
+        layer = written // (2 * make_model.Shape().layers)
+        file.seek(10 * layer + layer // 4)  # inside one layer's values, clear of all headers
+        file.write(bytes(64 << 10))
+    assert server.restore("state.bin")[0] == written
+    assert server.complete(conversation, ANSWER_TOKENS).tokens != expected

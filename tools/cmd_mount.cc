@@ -1,0 +1,113 @@
+// kvcachefs mount [options] MOUNTPOINT
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "backend/base/log.h"
+#include "fs/config.h"
+#include "fs/mount.h"
+#include "tools/background.h"
+#include "tools/commands.h"
+
+namespace kvcachefs {
+namespace {
+
+struct MountArguments {
+  std::string mountpoint;
+  std::vector<std::string> option_lists;
+  std::map<std::string_view, std::vector<std::string>> values;  // by setting
+  std::map<std::string_view, bool> flags;
+};
+
+ConfigSources sources_of(const MountArguments& arguments) {
+  ConfigSources sources{.option_lists = arguments.option_lists,
+                        .command_line = {},
+                        .mountpoint = arguments.mountpoint};
+  for (const auto& [name, values] : arguments.values) {
+    for (const std::string& value : values) {
+      sources.command_line.push_back({std::string(name), value});
+    }
+  }
+  for (const auto& [name, given] : arguments.flags) {
+    if (given) sources.command_line.push_back({std::string(name), ""});
+  }
+  return sources;
+}
+
+// The daemon: from here to its end.
+int serve(const Config& config, StartReport& report) {
+  const auto opened = log_open({.file = config.log_file, .level = config.log_level});
+  if (!opened) {
+    report.failed(fmt::format("--log: {}: {}: name a file that can be written", config.log_file,
+                              std::strerror(opened.error().code)));
+    return kExitFailed;
+  }
+  Mount::prepare_process();
+  std::string problem;
+  auto mount = Mount::start(
+      config, [&](const std::string& text) { report.note(text); }, problem);
+  if (!mount) {
+    if (!config.log_file.empty()) log_error("mount event=failed reason=\"{}\"", problem);
+    log_flush();
+    report.failed(problem);
+    return kExitFailed;
+  }
+  const bool wanted = report.ready().ok();
+  if (!wanted) (*mount)->ask_to_stop();
+  const int code = (*mount)->run();
+  mount->reset();
+  log_flush();
+  return code;
+}
+
+int mount(const MountArguments& arguments) {
+  std::string problem;
+  const auto config = load_config(sources_of(arguments), problem);
+  if (!config) {
+    complain(problem);
+    const int code = config.error().code;
+    return code == EINVAL || code == ERANGE ? kExitUsage : kExitFailed;
+  }
+  if (config->foreground) {
+    StartReport report;
+    return serve(*config, report);
+  }
+  return run_in_background([&](StartReport& report) { return serve(*config, report); });
+}
+
+}  // namespace
+
+void add_mount(CLI::App& app, int& exit_code) {
+  auto arguments = std::make_shared<MountArguments>();
+  CLI::App* command = app.add_subcommand("mount", "Mounts; returns when the mount answers");
+  command->add_option("MOUNTPOINT", arguments->mountpoint, "The directory to mount on")
+      ->required()
+      ->type_name("");
+  for (const Setting& setting : settings()) {
+    const std::string name = "--" + std::string(setting.name);
+    const std::string help = wrap_help(setting.help);
+    if (setting.kind == SettingKind::kFlag) {
+      command->add_flag(name, arguments->flags[setting.name], help);
+    } else {
+      // One word each time it is given; of a setting that takes one value the last counts.
+      command->add_option(name, arguments->values[setting.name], help)
+          ->type_name(std::string(setting.value_name))
+          ->allow_extra_args(false);
+    }
+  }
+  command
+      ->add_option(
+          "-o,--options", arguments->option_lists,
+          wrap_help("A list as in fstab: the names above (nvme=DIR), and dev, nodev, suid, "
+                    "nosuid, exec, noexec, ro, rw, noatime, relatime, sync, dirsync, "
+                    "context=LABEL. Default: nosuid,nodev"))
+      ->type_name("OPTS")
+      ->allow_extra_args(false);
+  command->callback([arguments, &exit_code] { exit_code = mount(*arguments); });
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,144 @@
+// kvcachefs umount [--lazy] MOUNTPOINT
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+
+#include "backend/base/unique_fd.h"
+#include "fs/answer_probe.h"
+#include "fs/control.h"
+#include "tools/busy.h"
+#include "tools/commands.h"
+#include "tools/find_mount.h"
+
+namespace kvcachefs {
+namespace {
+
+// Longer than the daemon takes to end by itself, as long as nobody uses the mount.
+constexpr std::chrono::milliseconds kEndPatience = std::chrono::seconds{30};
+constexpr std::chrono::milliseconds kAnswerPatience = std::chrono::seconds{5};
+
+struct UmountArguments {
+  std::string path;
+  bool lazy = false;
+};
+
+int refuse(std::string_view problem) {
+  complain(problem);
+  return kExitFailed;
+}
+
+// pidfd_open(2), which this C library does not wrap.
+UniqueFd open_process(pid_t pid) {
+  return UniqueFd{pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1};
+}
+
+bool has_ended(const UniqueFd& process, std::chrono::milliseconds patience) {
+  if (!process) return true;
+  pollfd ended{process.get(), POLLIN, 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&ended, 1, static_cast<int>(patience.count()));
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
+}
+
+std::string users_of(dev_t device) {
+  const auto processes = processes_on(device);
+  if (!processes.empty()) return describe(processes);
+  return "no process: perhaps another mount, a loop device or a swap file on it";
+}
+
+// The daemon has died: what is left is its entry in the mount table.
+int clean_up_dead(const FoundMount& mount) {
+  if (::umount2(mount.entry.point.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0) {
+    return refuse(
+        fmt::format("umount: {}: {}: run as root", mount.entry.point, std::strerror(errno)));
+  }
+  fmt::print("kvcachefs: {}: its daemon had died; the mount point is free again\n",
+             mount.entry.point);
+  return kExitOk;
+}
+
+int report_failure(const FoundMount& mount, int code) {
+  const std::string& point = mount.entry.point;
+  switch (code) {
+    case EBUSY:
+      return refuse(fmt::format("umount: {}: busy, used by {}: end them, or use --lazy", point,
+                                users_of(mount.entry.device)));
+    case EPERM:
+      return refuse(fmt::format("umount: {}: not permitted: run as root", point));
+    default:
+      return refuse(
+          fmt::format("umount: {}: {}: see findmnt {}", point, std::strerror(code), point));
+  }
+}
+
+// Unmounted here, and yet the daemon goes on.
+int report_survivor(const FoundMount& mount, bool lazy) {
+  const std::string& point = mount.entry.point;
+  if (lazy) {
+    fmt::print("kvcachefs: {}: detached; pid {} ends with the last user: {}\n", point,
+               mount.daemon, users_of(mount.entry.device));
+    return kExitOk;
+  }
+  return refuse(
+      fmt::format("umount: {}: unmounted, but pid {} still serves {}: end them, or stop it "
+                  "with kill {}",
+                  point, mount.daemon, users_of(mount.entry.device), mount.daemon));
+}
+
+int umount(const UmountArguments& arguments) {
+  auto probe = AnswerProbe::prepare();
+  if (!probe) return refuse("umount: no process can be started: end some");
+  std::string problem;
+  const auto mount = find_mount(arguments.path, FindMount::kExactly, problem);
+  if (!mount) return refuse(fmt::format("umount: {}", problem));
+  const std::string& point = mount->entry.point;
+
+  const auto answers = probe->ask(point, kAnswerPatience);
+  if (!answers && (answers.error().code == ENOTCONN || answers.error().code == ECONNABORTED)) {
+    return clean_up_dead(*mount);
+  }
+  if (!answers && answers.error().code == ETIMEDOUT && !arguments.lazy) {
+    return refuse(
+        fmt::format("umount: {}: its daemon (pid {}) does not answer: use --lazy, then kill "
+                    "it",
+                    point, mount->daemon));
+  }
+  // Opened before the mount goes, so that it cannot be another process by then.
+  const UniqueFd daemon = open_process(mount->daemon);
+  const int flags = UMOUNT_NOFOLLOW | (arguments.lazy ? MNT_DETACH : 0);
+  if (::umount2(point.c_str(), flags) != 0) return report_failure(*mount, errno);
+  if (arguments.lazy) {
+    // It would serve what is open for ever: ask it for a bounded end. No answer: it has ended
+    // by itself.
+    [[maybe_unused]] const auto asked = control_request(mount->state, "stop");
+  }
+  if (!has_ended(daemon, kEndPatience)) return report_survivor(*mount, arguments.lazy);
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_umount(CLI::App& app, int& exit_code) {
+  auto arguments = std::make_shared<UmountArguments>();
+  CLI::App* command =
+      app.add_subcommand("umount", "Unmounts; returns when the daemon has ended");
+  command->add_option("MOUNTPOINT", arguments->path, "The mount point")
+      ->required()
+      ->type_name("");
+  command->add_flag("--lazy", arguments->lazy,
+                    wrap_help("Detaches a busy mount now; what is open is served until it is "
+                              "closed, at most for the mount's stop-timeout"));
+  command->callback([arguments, &exit_code] { exit_code = umount(*arguments); });
+}
+
+}  // namespace kvcachefs
