@@ -1,7 +1,7 @@
 """Measures kvcachefs and raw ext4 by turns and prints a table of medians and ratios.
 
-Started by bench.sh, which builds what this runs. Every figure is the median of the rounds; both sides
-are measured in each round, in alternating order, so that a disturbance hits both.
+Started by bench.sh, which builds what this runs. Every figure is the median of the rounds; both
+sides are measured in each round, in alternating order, so that a disturbance hits both.
 """
 
 import argparse

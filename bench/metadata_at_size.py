@@ -1,8 +1,8 @@
 """Rates of names by slice as a tree grows, kvcachefs against raw ext4 on fresh loop filesystems.
 
-Started by metadata_at_size.sh. The question is whether a rate falls as the tree grows, and more than
-ext4's own does: targets are a curve within 2x of ext4's, rm -rf at least a quarter of ext4's rate,
-and a daemon whose memory has a bound.
+Started by metadata_at_size.sh. The question is whether a rate falls as the tree grows, and more
+than ext4's own does: targets are a curve within 2x of ext4's, rm -rf at least a quarter of ext4's
+rate, and a daemon whose memory has a bound.
 """
 
 import argparse

@@ -428,7 +428,12 @@ Result<std::string> canonical_path(const std::string& path) {
   std::string out = resolved.data();
   if (whole) return out;
   if (out != "/") out += '/';
-  return out + last;
+  out += last;
+  // readlink(2) asks no mount that may stand there: it must not wait for one that hangs.
+  char unused = 0;
+  if (::readlink(out.c_str(), &unused, 1) < 0) return out;
+  if (::realpath(out.c_str(), resolved.data()) == nullptr) return fail_errno("realpath");
+  return std::string(resolved.data());
 }
 
 Result<Config> load_config(const ConfigSources& sources, std::string& problem) {

@@ -94,9 +94,9 @@ struct ConfigSources {
 // ERANGE, and what reading the file gives. `problem` names the option, the value and the fix.
 Result<Config> load_config(const ConfigSources& sources, std::string& problem);
 
-// The path without symlinks in its directory part and without `.`, `..` or a slash at its end;
-// the last component is left as it is, so that a dead mount point can be named. Errors: as
-// realpath(3).
+// The path without symlinks, `.`, `..` and slashes at its end. The last component need not be
+// there, and a mount that stands on it is not asked: a dead or hung mount point can be named.
+// Errors: as realpath(3).
 Result<std::string> canonical_path(const std::string& path);
 
 [[nodiscard]] std::string_view name_of(DataPathChoice choice) noexcept;

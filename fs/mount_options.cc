@@ -153,24 +153,17 @@ Result<void> parse_mount_options(std::string_view list, KernelOptions& kernel,
   return {};
 }
 
-std::string format_kernel_options(const KernelOptions& options) {
-  std::string out = options.suid ? "suid" : "nosuid";
-  out += options.dev ? ",dev" : ",nodev";
-  if (!options.exec) out += ",noexec";
-  out += options.read_only ? ",ro" : ",rw";
-  if (options.noatime) out += ",noatime";
-  if (options.nodiratime) out += ",nodiratime";
-  if (options.sync) out += ",sync";
-  if (options.dirsync) out += ",dirsync";
-  for (const std::string& context : options.contexts) {
-    out += ',';
-    // A label's own commas must not end the option.
-    for (const char c : context) {
-      if (c == ',' || c == '\\') out += '\\';
-      out += c;
-    }
-  }
-  return out;
+std::vector<std::string> kernel_option_words(const KernelOptions& options) {
+  std::vector<std::string> words = {options.suid ? "suid" : "nosuid",
+                                    options.dev ? "dev" : "nodev",
+                                    options.read_only ? "ro" : "rw"};
+  if (!options.exec) words.emplace_back("noexec");
+  if (options.noatime) words.emplace_back("noatime");
+  if (options.nodiratime) words.emplace_back("nodiratime");
+  if (options.sync) words.emplace_back("sync");
+  if (options.dirsync) words.emplace_back("dirsync");
+  words.insert(words.end(), options.contexts.begin(), options.contexts.end());
+  return words;
 }
 
 }  // namespace kvcachefs

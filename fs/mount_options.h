@@ -44,8 +44,8 @@ Result<std::vector<std::string>> split_options(std::string_view list);
 Result<void> parse_mount_options(std::string_view list, KernelOptions& kernel,
                                  std::vector<Assignment>& settings, std::string& problem);
 
-// The options as mount(8) writes them: `nosuid,nodev,ro,context=…`.
-[[nodiscard]] std::string format_kernel_options(const KernelOptions& options);
+// The options one by one, as mount(8) writes them: `nosuid`, `ro`, `context=…`.
+[[nodiscard]] std::vector<std::string> kernel_option_words(const KernelOptions& options);
 
 // Whether the word (an option without its value) says nothing to a filesystem: `nofail`, `x-…`.
 [[nodiscard]] bool is_mount_table_word(std::string_view word) noexcept;

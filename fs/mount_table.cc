@@ -124,7 +124,8 @@ std::optional<MountEntry> mount_of(const std::vector<MountEntry>& table,
 std::string state_of(const MountEntry& entry) {
   struct stat status;
   const std::string beside = entry.source + "/state";
-  if (::lstat(lock_path_of(beside).c_str(), &status) == 0) return beside;
+  // A directory that we may not look into is there, too.
+  if (::lstat(lock_path_of(beside).c_str(), &status) == 0 || errno == EACCES) return beside;
   return entry.source;
 }
 

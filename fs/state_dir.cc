@@ -74,12 +74,16 @@ std::string control_path_of(const std::string& state) { return state + "/control
 StateDir::StateDir(StateDir&& other) noexcept
     : path_(std::move(other.path_)),
       created_(std::exchange(other.created_, false)),
+      fresh_(std::exchange(other.fresh_, false)),
       lock_(std::move(other.lock_)) {}
 
 StateDir::~StateDir() {
-  if (!created_) return;
   std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
+  if (created_) {
+    std::filesystem::remove_all(path_, ignored);
+  } else if (fresh_) {
+    std::filesystem::remove_all(database_path(), ignored);
+  }
 }
 
 Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
@@ -127,12 +131,10 @@ Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
     return refuse_call(problem, lock.error().code, path);
   }
   state.lock_.emplace(std::move(*lock));
-  return state;
-}
-
-bool StateDir::has_database() const {
+  // What looks like the beginning of a database is not ours to take away.
   struct stat status;
-  return ::stat((database_path() + "/CURRENT").c_str(), &status) == 0;
+  state.fresh_ = ::lstat(state.database_path().c_str(), &status) != 0 && errno == ENOENT;
+  return state;
 }
 
 }  // namespace kvcachefs

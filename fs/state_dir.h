@@ -2,6 +2,7 @@
 //
 //   <path>/lock           flock'ed by the daemon, holds its pid
 //   <path>/control.sock   the control socket (control.h)
+//   <path>/devices        the device directories of the last mount (device_list.h)
 //   <path>/db/            the database
 //
 // The directory is ours alone (mode 0700). What lies in it says which bytes are whose, so one
@@ -31,21 +32,22 @@ class StateDir {
 
   StateDir(StateDir&& other) noexcept;
   StateDir& operator=(StateDir&&) = delete;
-  // Removes the directory with all that is in it when this object made it and keep() was not
-  // called: a start that failed leaves nothing behind.
+  // Unless keep() was called: removes the directory with all that is in it when this object
+  // made it, or the database when there was none. A start that failed leaves nothing behind.
   ~StateDir();
-  void keep() noexcept { created_ = false; }
+  void keep() noexcept { created_ = fresh_ = false; }
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] std::string database_path() const { return path_ + "/db"; }
-  // Whether a database was there before.
-  [[nodiscard]] bool has_database() const;
+  // Whether there was no database, and keep() was not called yet.
+  [[nodiscard]] bool is_fresh() const noexcept { return fresh_; }
 
  private:
   StateDir(std::string path, bool created) : path_(std::move(path)), created_(created) {}
 
   std::string path_;
   bool created_ = false;
+  bool fresh_ = false;
   std::optional<FileLock> lock_;
 };
 

@@ -33,18 +33,6 @@ std::string encode_listing(const DentryRecord& dentry, std::string_view name) {
   return value;
 }
 
-Result<DirEntry> decode_listing(std::uint64_t cookie, std::string_view value) {
-  wire::Reader in(value);
-  if (in.take<std::uint8_t>() != kListingVersion) return fail(EBADMSG, "listing: version");
-  DirEntry entry;
-  entry.cookie = cookie;
-  entry.type = in.take<std::uint8_t>();
-  entry.inode = in.take<std::uint64_t>();
-  entry.name = in.take_rest();
-  if (!in.ok() || entry.name.empty()) return fail(EBADMSG, "listing: length");
-  return entry;
-}
-
 std::string encode_run(const RunMarker& marker) {
   std::string value;
   wire::put_le(value, kRunVersion);
@@ -91,6 +79,18 @@ auto find(Store& store, Table table, std::string_view key, Decode decode)
 }
 
 }  // namespace
+
+Result<DirEntry> decode_listing(std::uint64_t cookie, std::string_view value) {
+  wire::Reader in(value);
+  if (in.take<std::uint8_t>() != kListingVersion) return fail(EBADMSG, "listing: version");
+  DirEntry entry;
+  entry.cookie = cookie;
+  entry.type = in.take<std::uint8_t>();
+  entry.inode = in.take<std::uint64_t>();
+  entry.name = in.take_rest();
+  if (!in.ok() || entry.name.empty()) return fail(EBADMSG, "listing: length");
+  return entry;
+}
 
 void Edit::put_inode(InodeNumber number, const InodeRecord& record) {
   batch_.put(Table::kInodes, keys::number(number), encode(record));

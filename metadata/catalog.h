@@ -165,4 +165,8 @@ class Catalog {
   std::pair<std::uint64_t, std::uint64_t> last_run_ids_{0, 0};
 };
 
+// The value of a row of the listings' table, whose key ends in `cookie`; for fsck. Error:
+// EBADMSG.
+Result<DirEntry> decode_listing(std::uint64_t cookie, std::string_view value);
+
 }  // namespace kvcachefs

@@ -133,6 +133,8 @@ rocksdb::DBOptions database_options(const RocksdbOptions& options, const Shared&
   db.max_log_file_size = 4 * kMega;
   db.stats_dump_period_sec = 0;
   db.stats_persist_period_sec = 0;
+  // Table files would name the machine otherwise.
+  db.db_host_id = "";
   return db;
 }
 

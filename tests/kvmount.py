@@ -16,7 +16,6 @@ counts), KVCACHEFS_SANITIZER=1 (slower bounds), KVCACHEFS_DATA_PATHS and KVCACHE
 """
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import json
@@ -25,7 +24,6 @@ import pickle
 import random
 import re
 import select
-import shutil
 import signal
 import struct
 import subprocess
@@ -181,6 +179,12 @@ class Child:
 def run_as(function, *args, uid=0, gid=None, groups=(), seconds=60):
     """Child(...).result(): one call in a process of its own."""
     return Child(function, *args, uid=uid, gid=gid, groups=groups).result(seconds)
+
+
+def remove_tree(path):
+    """rm -rf, which is several times faster than shutil on hundred thousands of names."""
+    subprocess.run(["rm", "-rf", "--one-file-system", path], capture_output=True, timeout=900,
+                   check=False)
 
 
 def drop_caches(level=3):
@@ -368,7 +372,7 @@ class Mount:
                 os.kill(self.pid(), signal.SIGKILL)
         self._reap()
         lazy_unmount(self.mnt)
-        shutil.rmtree(self.work, ignore_errors=True)
+        remove_tree(self.work)
         if self in live_mounts:
             live_mounts.remove(self)
         self.work = None
@@ -506,11 +510,10 @@ class LoopFs:
 
     def __exit__(self, kind, value, trace):
         lazy_unmount(self.path)
-        shutil.rmtree(self.work, ignore_errors=True)
+        remove_tree(self.work)
 
 
 def errno_name(number):
-    return errno.errorcode.get(number, str(number))
+    """ENOENT for 2; one name where Linux has two."""
+    return "EOPNOTSUPP" if number == errno.EOPNOTSUPP else errno.errorcode.get(number, str(number))
 
-
-libc = ctypes.CDLL(None, use_errno=True)

@@ -251,7 +251,7 @@ label_libfuse314() {
   KVCACHEFS_BIN=$root/build/libfuse314/bin suite mount -m short
 }
 
-label_bench() { can_mount && build release && limited bench/run.sh; }
+label_bench() { can_mount && build release && limited bench/bench.sh; }
 
 # --- The run -----------------------------------------------------------------------------------
 
@@ -261,6 +261,7 @@ if ! packaging/install-deps.sh test; then
 fi
 say "kvcachefs tests: ${labels[*]} (KVCACHEFS_SEED=$KVCACHEFS_SEED)"
 
+trap "clean_up; exit 130" INT TERM
 passed=0
 failed=0
 clean_up

@@ -47,10 +47,11 @@ class [[nodiscard]] Result {
   // Precondition of all that follow: ok().
   [[nodiscard]] T& value() & noexcept { return *value_; }
   [[nodiscard]] const T& value() const& noexcept { return *value_; }
-  [[nodiscard]] T&& value() && noexcept { return std::move(*value_); }
+  // By value, so that `for (x : *list())` does not walk what has ended.
+  [[nodiscard]] T value() && noexcept { return std::move(*value_); }
   T& operator*() & noexcept { return *value_; }
   const T& operator*() const& noexcept { return *value_; }
-  T&& operator*() && noexcept { return std::move(*value_); }
+  T operator*() && noexcept { return std::move(*value_); }
   T* operator->() noexcept { return &*value_; }
   const T* operator->() const noexcept { return &*value_; }
 

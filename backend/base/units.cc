@@ -68,8 +68,7 @@ struct Number {
   std::uint64_t scale = 1;
 };
 
-// Takes a number from the front of `text`. More than 18 digits in all are no number that we
-// need.
+// Takes a number from the front of `text`. More than 20 digits are no number that we need.
 std::optional<Number> take_number(std::string_view& text) noexcept {
   Number number;
   std::size_t at = 0;
@@ -80,7 +79,7 @@ std::optional<Number> take_number(std::string_view& text) noexcept {
     if (c == '.' && !point && count > 0) {
       point = true;
     } else if (is_digit(c)) {
-      if (++count > 19) return std::nullopt;
+      if (++count > 20) return std::nullopt;
       const Wide next = Wide{number.digits} * 10 + static_cast<unsigned>(c - '0');
       if (next > std::numeric_limits<std::uint64_t>::max()) return std::nullopt;
       number.digits = static_cast<std::uint64_t>(next);

@@ -40,9 +40,4 @@ struct OperationContext {
       .uid = context->uid, .gid = context->gid, .pid = context->pid, .umask = context->umask};
 }
 
-// The FUSE file handle is the address of the open file.
-[[nodiscard]] inline OpenFile* file_of(const fuse_file_info* info) noexcept {
-  return info == nullptr ? nullptr : reinterpret_cast<OpenFile*>(info->fh);
-}
-
 }  // namespace kvcachefs

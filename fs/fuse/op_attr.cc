@@ -47,7 +47,7 @@ void op_setattr(fuse_req_t request, fuse_ino_t inode, struct stat* attributes, i
                 fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kSetattr);
   const Result<AttributesReply> changed = reply.volume().set_attributes(
-      inode, decode(*attributes, to_set), file_of(info), caller_of(request));
+      inode, decode(*attributes, to_set), reply.file(info), caller_of(request));
   if (!changed) return reply.error(changed.error());
   reply.attributes(*changed);
 }

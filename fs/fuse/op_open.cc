@@ -45,7 +45,7 @@ void op_tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode,
 
 void op_release(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kRelease);
-  reply.volume().release(*file_of(info));
+  reply.volume().release(*reply.file(info));
   reply.ok();
 }
 

@@ -1,21 +1,23 @@
 // What may wait for a disk: FLUSH, FSYNC, FSYNCDIR, FALLOCATE, COPY_FILE_RANGE.
 #include <algorithm>
 
+#include "fs/fuse/kernel_order.h"
 #include "fs/fuse/ops.h"
 
 namespace kvcachefs {
 
 void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kFlush);
-  OpenFile& file = *file_of(info);
+  OpenFile& file = *reply.file(info);
   if (!reply.volume().flush_is_slow(file)) return reply.result(reply.volume().flush(file));
   run_slowly(std::move(reply),
              [&file](Reply& answer) { answer.result(answer.volume().flush(file)); });
 }
 
 void op_fsync(fuse_req_t request, fuse_ino_t, int data_only, fuse_file_info* info) noexcept {
-  OpenFile& file = *file_of(info);
-  run_slowly(Reply(request, Operation::kFsync), [&file, data_only](Reply& answer) {
+  Reply reply(request, Operation::kFsync);
+  OpenFile& file = *reply.file(info);
+  run_slowly(std::move(reply), [&file, data_only](Reply& answer) {
     answer.result(answer.volume().fsync(file, data_only != 0));
   });
 }
@@ -27,13 +29,13 @@ void op_fsyncdir(fuse_req_t request, fuse_ino_t inode, int, fuse_file_info*) noe
 
 void op_fallocate(fuse_req_t request, fuse_ino_t, int mode, off_t offset, off_t length,
                   fuse_file_info* info) noexcept {
-  OpenFile& file = *file_of(info);
-  run_slowly(
-      Reply(request, Operation::kFallocate),
-      [&file, mode, offset, length, caller = caller_of(request)](Reply& answer) {
-        answer.result(answer.volume().fallocate(file, mode, static_cast<std::uint64_t>(offset),
-                                                static_cast<std::uint64_t>(length), caller));
-      });
+  Reply reply(request, Operation::kFallocate);
+  OpenFile& file = *reply.file(info);
+  run_slowly(std::move(reply), [&file, mode, offset, length,
+                                caller = caller_of(request)](Reply& answer) {
+    answer.result(answer.volume().fallocate(file, mode, static_cast<std::uint64_t>(offset),
+                                            static_cast<std::uint64_t>(length), caller));
+  });
 }
 
 void op_copy_file_range(fuse_req_t request, fuse_ino_t, off_t from_offset,
@@ -43,8 +45,8 @@ void op_copy_file_range(fuse_req_t request, fuse_ino_t, off_t from_offset,
   if (flags != 0) return reply.error(fail(EINVAL, "copy_file_range flags"));
   // The answer carries 32 bits; the caller goes on where a copy ended.
   constexpr std::size_t kMost = 0x7fff'f000;
-  OpenFile& from = *file_of(from_info);
-  OpenFile& to = *file_of(to_info);
+  OpenFile& from = *reply.file(from_info);
+  OpenFile& to = *reply.file(to_info);
   run_slowly(
       std::move(reply), [&from, &to, from_offset, to_offset, length = std::min(length, kMost),
                          caller = caller_of(request)](Reply& answer) {

@@ -48,12 +48,7 @@ fuse_lowlevel_ops make_table() noexcept {
   table.getxattr = op_getxattr;
   table.listxattr = op_listxattr;
   table.removexattr = op_removexattr;
-  table.ioctl = [](fuse_req_t request, fuse_ino_t inode, auto command, void* argument,
-                   fuse_file_info* info, unsigned flags, const void* in, std::size_t in_size,
-                   std::size_t out_size) noexcept {
-    op_ioctl(request, inode, static_cast<int>(command), argument, info, flags, in, in_size,
-             out_size);
-  };
+  table.ioctl = op_ioctl;
   return table;
 }
 

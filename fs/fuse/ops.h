@@ -78,7 +78,7 @@ void op_write(fuse_req_t request, fuse_ino_t inode, const char* bytes, std::size
               off_t offset, fuse_file_info* info) noexcept;
 void op_lseek(fuse_req_t request, fuse_ino_t inode, off_t offset, int whence,
               fuse_file_info* info) noexcept;
-void op_ioctl(fuse_req_t request, fuse_ino_t inode, int command, void* argument,
+void op_ioctl(fuse_req_t request, fuse_ino_t inode, unsigned command, void* argument,
               fuse_file_info* info, unsigned flags, const void* in, std::size_t in_size,
               std::size_t out_size) noexcept;
 

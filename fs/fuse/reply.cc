@@ -9,6 +9,7 @@
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
+#include "fs/fuse/kernel_order.h"
 
 namespace kvcachefs {
 
@@ -96,14 +97,23 @@ Reply::Reply(fuse_req_t request, Operation operation) noexcept
 Reply::Reply(Reply&& other) noexcept
     : request_(std::exchange(other.request_, nullptr)),
       operation_(other.operation_),
-      began_ns_(other.began_ns_) {}
+      began_ns_(other.began_ns_),
+      file_(other.file_) {}
 
 Reply::~Reply() { assert(request_ == nullptr && "a request was dropped without an answer"); }
 
 fuse_req_t Reply::take(bool failed) noexcept {
   assert(request_ != nullptr && "a request was answered twice");
+  before_answer(file_);
   context().stats.record(operation_, began_ns_, monotonic_now(), failed);
   return std::exchange(request_, nullptr);
+}
+
+OpenFile* Reply::file(const fuse_file_info* info) noexcept {
+  if (info == nullptr) return nullptr;
+  file_ = reinterpret_cast<OpenFile*>(info->fh);
+  after_request(file_);
+  return file_;
 }
 
 std::span<std::byte> Reply::buffer(std::size_t size) {
@@ -168,12 +178,14 @@ bool Reply::entry(const Entry& entry) noexcept {
 
 bool Reply::opened(const Opened& opened, fuse_file_info& info) noexcept {
   describe(opened, info);
+  file_ = opened.file;
   return fuse_reply_open(take(), &info) == 0;
 }
 
 bool Reply::created(const Created& created, fuse_file_info& info) noexcept {
   const fuse_entry_param param = to_entry_param(created.entry);
   describe(created.opened, info);
+  file_ = created.opened.file;
   return fuse_reply_create(take(), &param, &info) == 0;
 }
 

@@ -28,6 +28,10 @@ class Reply {
   [[nodiscard]] OperationContext& context() const noexcept { return context_of(request_); }
   [[nodiscard]] Volume& volume() const noexcept { return *context().volume; }
 
+  // The open file that the request names, null when it names none: the FUSE file handle is its
+  // address.
+  [[nodiscard]] OpenFile* file(const fuse_file_info* info) noexcept;
+
   // Memory for a result of up to `size` bytes, for data(): the ring entry's own where there is
   // one (then nothing is copied), else this thread's. Valid until the answer, on the thread
   // that asks.
@@ -61,6 +65,7 @@ class Reply {
   fuse_req_t request_;
   Operation operation_;
   std::int64_t began_ns_;
+  OpenFile* file_ = nullptr;
 };
 
 [[nodiscard]] fuse_entry_param to_entry_param(const Entry& entry) noexcept;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mount.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -10,17 +11,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "backend/base/log.h"
 #include "backend/base/unique_fd.h"
 #include "fs/fuse/backing_ids.h"
 #include "fs/fuse/loop.h"
-#include "fs/fuse/mount_point.h"
 #include "fs/fuse/negotiate.h"
 #include "fs/fuse/notifier.h"
 #include "fs/fuse/ops.h"
 #include "fs/fuse/transport.h"
+#include "fs/mount_table.h"
 
 namespace kvcachefs {
 
@@ -85,6 +88,15 @@ class Arguments {
 bool on_stacked_filesystem(int fd) noexcept {
   struct statfs filesystem {};
   return fd >= 0 && ::fstatfs(fd, &filesystem) == 0 && filesystem.f_type == kOverlayMagic;
+}
+
+// The device of what is mounted on top at `point`; the path itself, which may be dead or hang,
+// is not touched.
+std::optional<dev_t> device_on(const std::string& point) {
+  const Result<std::vector<MountEntry>> table = read_mount_table();
+  if (!table) return std::nullopt;
+  const std::optional<MountEntry> top = mount_on(*table, point);
+  return top.has_value() ? std::optional(top->device) : std::nullopt;
 }
 
 bool write_file(const std::string& path, std::string_view text) noexcept {
@@ -163,7 +175,8 @@ Result<void> FuseSession::mount(std::string& problem) {
                           complaint.empty() ? std::strerror(code) : complaint);
     return fail(code, "mount");
   }
-  device_ = mounted_device(mountpoint_).value_or("");
+  device_ = device_on(mountpoint_).value_or(0);
+  mounted_ = true;
   Result<void> settled = answer_init(problem);
   if (settled) {
     decide_data_path();
@@ -177,9 +190,10 @@ Result<void> FuseSession::mount(std::string& problem) {
   raise_read_ahead();
   notifier_->start();
   log_info(
-      "mounted mountpoint={} device={} data_path={} data_path_why=\"{}\" transport={} "
+      "mounted mountpoint={} device=0:{} data_path={} data_path_why=\"{}\" transport={} "
       "transport_why=\"{}\"",
-      mountpoint_, device_, data_path_.mode, data_path_.why, transport_.mode, transport_.why);
+      mountpoint_, minor(device_), data_path_.mode, data_path_.why, transport_.mode,
+      transport_.why);
   return {};
 }
 
@@ -313,8 +327,8 @@ Result<void> FuseSession::check_wishes(std::string& problem) const {
 // What the daemon serves through the page cache is read 8 times as fast with requests of the
 // largest size. (INIT can only lower the kernel's 128 KiB.)
 void FuseSession::raise_read_ahead() const noexcept {
-  if (device_.empty()) return;
-  const std::string file = "/sys/class/bdi/" + device_ + "/read_ahead_kb";
+  const std::string file =
+      fmt::format("/sys/class/bdi/{}:{}/read_ahead_kb", major(device_), minor(device_));
   if (!write_file(file, kReadAheadKib)) log_debug("read_ahead file={} errno={}", file, errno);
 }
 
@@ -333,7 +347,7 @@ void FuseSession::request_stop() noexcept {
 }
 
 Result<void> FuseSession::unmount(bool lazily) {
-  if (device_.empty() || mounted_device(mountpoint_) != device_) return fail(EINVAL, "umount");
+  if (!mounted_ || device_on(mountpoint_) != device_) return fail(EINVAL, "umount");
   if (::umount2(mountpoint_.c_str(), UMOUNT_NOFOLLOW | (lazily ? MNT_DETACH : 0)) != 0) {
     return fail_errno("umount");
   }
@@ -346,11 +360,8 @@ bool FuseSession::connection_lives() const noexcept {
 }
 
 void FuseSession::abort_connection() noexcept {
-  const std::size_t colon = device_.find(':');
-  if (colon != std::string::npos) {
-    write_file("/sys/fs/fuse/connections/" + device_.substr(colon + 1) + "/abort", "1");
-  }
-  if (connection_lives() && !device_.empty() && mounted_device(mountpoint_) == device_) {
+  write_file(fmt::format("/sys/fs/fuse/connections/{}/abort", minor(device_)), "1");
+  if (connection_lives() && device_on(mountpoint_) == device_) {
     ::umount2(mountpoint_.c_str(), MNT_FORCE | UMOUNT_NOFOLLOW);
   }
 }
@@ -358,10 +369,10 @@ void FuseSession::abort_connection() noexcept {
 // In this order: nobody reads requests any more; the kernel expects no more answers (so that
 // nothing in it waits, the notifier included); what was parked is answered; the rings go.
 void FuseSession::shut_down() noexcept {
-  if (session_ == nullptr || device_.empty()) return;
+  if (!mounted_.exchange(false)) return;
   fuse_session_exit(session_);
   if (connection_lives()) abort_connection();
-  if (mounted_device(mountpoint_) == device_) {
+  if (device_on(mountpoint_) == device_) {
     ::umount2(mountpoint_.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
   }
   context_->parked_limit = 0;
@@ -371,8 +382,7 @@ void FuseSession::shut_down() noexcept {
   notifier_->stop();
   // libfuse ends its ring threads only at the end of its own loop, which returns at once here.
   if (uring_offered_) fuse_session_loop_mt(session_, nullptr);
-  log_info("unmounted mountpoint={} device={}", mountpoint_, device_);
-  device_.clear();
+  log_info("unmounted mountpoint={} device=0:{}", mountpoint_, minor(device_));
 }
 
 bool FuseSession::available() const noexcept {

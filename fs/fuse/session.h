@@ -13,6 +13,8 @@
 // session outlives the volume.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -103,8 +105,6 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   [[nodiscard]] const Stats& stats() const noexcept;
   // Notifications that did not find room; see notifier.h.
   [[nodiscard]] std::uint64_t notifications_dropped() const noexcept;
-  // The device number in the mount table: "0:57".
-  [[nodiscard]] const std::string& device() const noexcept { return device_; }
 
   // BackingIds
   [[nodiscard]] bool available() const noexcept override;
@@ -131,7 +131,8 @@ class FuseSession final : public BackingIds, public KernelNotifications {
 
   const SessionOptions options_;
   std::string mountpoint_;  // canonical
-  std::string device_;
+  dev_t device_ = 0;
+  std::atomic<bool> mounted_{false};
   fuse_session* session_ = nullptr;
   std::unique_ptr<OperationContext> context_;
   std::unique_ptr<WorkerPool> slow_calls_;

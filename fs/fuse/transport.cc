@@ -29,7 +29,7 @@ std::optional<std::string> read_small(const std::string& path) {
   return std::string(text, static_cast<std::size_t>(size));
 }
 
-bool is_on(const std::optional<std::string>& value) {
+[[maybe_unused]] bool is_on(const std::optional<std::string>& value) {
   return value.has_value() && !value->empty() &&
          (value->front() == 'Y' || value->front() == '1');
 }

@@ -21,16 +21,16 @@ constexpr std::size_t kLongestName = 255;
 
 std::uint8_t type_of(mode_t mode) { return static_cast<std::uint8_t>(IFTODT(mode)); }
 
-// The kernel never sends these; a damaged request must not reach the catalog.
+}  // namespace
+
 Result<void> check_name(std::string_view name) {
-  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string_view::npos) {
+  if (name.empty() || name == "." || name == ".." ||
+      name.find_first_of(std::string_view("/\0", 2)) != std::string_view::npos) {
     return fail(EINVAL, "not a name");
   }
   if (name.size() > kLongestName) return fail(ENAMETOOLONG, "name");
   return {};
 }
-
-}  // namespace
 
 InodeRecord touched(const InodeRecord& directory, UnixNanos now, int links) {
   InodeRecord next = directory;

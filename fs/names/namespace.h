@@ -55,6 +55,10 @@ class Namespace {
   Core& core_;
 };
 
+// Whether a file can have this name. The kernel sends no other; a damaged request must not reach
+// the catalog. Errors: EINVAL (empty, "." or "..", has a slash or a NUL), ENAMETOOLONG.
+Result<void> check_name(std::string_view name);
+
 // Looks at a regular file's backing file. A missing one, or one that was cut or grown since the
 // seal, makes the inode a miss: its names are dropped and the error is ENOENT. A sealed file
 // that changed otherwise goes back to `mutable`. The caller holds no inode lock. Other errors:

@@ -18,6 +18,7 @@ constexpr int kMostRounds = 8;
 
 Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
                               std::string_view new_name) {
+  TRY(check_name(new_name));
   const InodePtr inode = TRY(core_.table.get(number));
   const InodePtr directory = TRY(core_.table.get(new_parent));
   bool replaced_object = false;

@@ -52,6 +52,7 @@ Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
                                unsigned flags) {
   if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0)
     return fail(EINVAL, "rename flags");
+  TRY(check_name(new_name));
   const InodePtr from_dir = TRY(core_.table.get(parent));
   const InodePtr to_dir = TRY(core_.table.get(new_parent));
   for (int round = 0; round < kMostRounds; ++round) {

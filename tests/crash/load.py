@@ -177,6 +177,15 @@ class Worker:
             if reader >= 0:
                 os.close(reader)
 
+    def do_patch(self, op):
+        """Overwritten where it stands, without O_TRUNC."""
+        data = content(op["tag"], op["size"])
+        fd = os.open(self.full(op["path"]), os.O_RDWR)
+        try:
+            write_all(fd, data, self.rng)
+        finally:
+            os.close(fd)
+
     def do_append(self, op):
         if self.fsynced_log is None:
             fd = os.open(self.full(op["path"]), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -244,6 +253,13 @@ class Worker:
         way = self.rng.choice(WAYS)
         return {"op": "rewrite", "path": path, "tag": self.tag(), "size": self.size(way),
                 "way": way, "reader": reader, "settled": settled}
+
+    def draw_patch(self):
+        usable = [p for p in self.files() if not self.state[p]["synced"]]
+        if not usable:
+            return None
+        path = self.rng.choice(usable)
+        return {"op": "patch", "path": path, "tag": self.tag(), "size": self.state[path]["size"]}
 
     def draw_append(self):
         path = f"log-{self.round_id}"
@@ -333,9 +349,10 @@ class Worker:
                 raise AssertionError(f"read back wrong bytes from {self.full(path)}")
 
     def step(self):
-        draws = (("store", 40), ("create", 5), ("rewrite", 10), ("append", 12), ("unlink", 10),
-                 ("link", 4), ("symlink", 2), ("mkdir", 3), ("rmdir", 2), ("rename", 6),
-                 ("rename_dir", 2), ("exchange", 3), ("chmod", 3), ("setxattr", 3), ("read", 15))
+        draws = (("store", 40), ("create", 5), ("rewrite", 10), ("patch", 3), ("append", 12),
+                 ("unlink", 10), ("link", 4), ("symlink", 2), ("mkdir", 3), ("rmdir", 2),
+                 ("rename", 6), ("rename_dir", 2), ("exchange", 3), ("chmod", 3),
+                 ("setxattr", 3), ("read", 15))
         names, weights = zip(*draws)
         name = self.rng.choices(names, weights)[0]
         if len(self.files()) > MAX_FILES and name in ("store", "create", "link"):

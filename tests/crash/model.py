@@ -1,8 +1,8 @@
 """What a crash may leave of a load: computed from its acknowledgement log, compared with the tree.
 
-A state maps a path to an entry: {"kind": "file", tag, size, mode, mark, synced}, {"kind": "log", id,
-records}, {"kind": "symlink", target} or {"kind": "dir"}. Hard links are paths with one tag. A file
-that was being rewritten in place has the kind "torn".
+A state maps a path to an entry: {"kind": "file", tag, size, mode, mark, synced}, {"kind":
+"log", id, records}, {"kind": "symlink", target} or {"kind": "dir"}. Hard links are paths with one
+tag. A file that was being rewritten in place has the kind "torn".
 
 After a kill of the daemon the tree must equal one of a few states: everything acknowledged, and the
 one operation that was in flight done or not. After a power cut every path is judged for itself.
@@ -22,7 +22,7 @@ def apply(state, op):
     if kind in ("store", "create"):
         new[path] = {"kind": "file", "tag": op["tag"], "size": op["size"], "mode": 0o640,
                      "mark": "", "synced": kind == "create" or op["sync"] != "none"}
-    elif kind == "rewrite":
+    elif kind in ("rewrite", "patch"):
         _change_inode(new, path, tag=op["tag"], size=op["size"])
     elif kind == "append":
         new[path] = {"kind": "log", "id": op["log"], "records": op["index"] + 1}
@@ -71,13 +71,13 @@ def alternatives(state, op, steps):
         return [complete] if "synced" in steps else [state, complete]
     if op["op"] == "create" and "synced" in steps:
         return [after]
-    if op["op"] == "rewrite" and not op["settled"]:
-        # Truncated in place, under readers or before its seal: the old bytes are gone by the
-        # caller's own wish. It is a mutable file then: what was written of it may stay, as on
-        # ext4, or it is a miss.
+    if op["op"] == "patch" or (op["op"] == "rewrite" and not op["settled"]):
+        # Overwritten in place, or truncated under readers or before its seal: the old bytes are
+        # gone by the caller's own wish. It is a mutable file then: what was written of it may
+        # stay, as on ext4, or it is a miss.
         names = [n for n, e in state.items() if e.get("tag") == state[op["path"]]["tag"]]
         gone = {n: e for n, e in state.items() if n not in names}
-        torn = {**state, **{n: {**after[n], "kind": "torn"} for n in names}}
+        torn = {**state, **{n: {**after[n], "kind": "torn", "old": state[n]} for n in names}}
         return [state, after, gone, torn]
     return [state, after]
 
@@ -204,7 +204,9 @@ class Tree:
 
     def _torn_differs(self, path, entry):
         data, wanted = self.bytes(path), content(entry["tag"], entry["size"])
-        if len(data) > len(wanted) or any(a and a != b for a, b in zip(data, wanted)):
+        old = content(entry["old"]["tag"], entry["old"]["size"]).ljust(len(wanted), b"\0")
+        if len(data) > len(wanted) or any(a and a not in (b, c)
+                                          for a, b, c in zip(data, wanted, old)):
             return f"has bytes that are not of {entry['tag']} ({describe(data)})"
         return None
 

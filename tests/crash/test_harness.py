@@ -1,4 +1,4 @@
-"""The crash tests' own proof, on plain directories: a right tree passes, a planted fault is found."""
+"""The crash tests' own proof, without a mount: a right tree passes, a planted fault is found."""
 
 import os
 

@@ -24,7 +24,7 @@ def one_round(mount, number, rng, states, logs):
     # Every other time the dead mount is left where it is: the next start has to take it over.
     mount.kill(unmount=number % 2 == 0)
     killed_ns = time.monotonic_ns()
-    codes = running.join()
+    codes = running.join(10)  # Callers are freed at once; what they had open ends a little later.
     replays = [model.Replay(running.log_path(i), states[i]) for i in range(WORKERS)]
     early = [e for r in replays for e in r.errors_before(kill_ns)]
     assert not early, f"errors before the kill: {early}"

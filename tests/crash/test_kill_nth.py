@@ -111,9 +111,10 @@ class Step:
         assert not lines, "\n".join(lines)
 
 
-@pytest.mark.short
 @pytest.mark.limit(150)
-@pytest.mark.parametrize("name", list(STEPS))
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.short if name in ("publish_synced", "seal") else ())
+    for name in STEPS])
 def test_killed_at_the_nth_call(name, tmp_path, seed, data_path):
     rng = random.Random(f"{seed}/{name}")
     trace = str(tmp_path / "trace")
@@ -163,9 +164,10 @@ def try_start(mount, command):
     return died
 
 
-@pytest.mark.short
 @pytest.mark.limit(200)
-@pytest.mark.parametrize("fresh", [True, False], ids=["first_start", "later_start"])
+@pytest.mark.parametrize("fresh", [
+    pytest.param(True, id="first_start", marks=pytest.mark.short),
+    pytest.param(False, id="later_start")])
 def test_killed_while_starting(fresh, tmp_path, seed):
     """A start that dies, on a new directory or on one with data, leaves the next one whole."""
     rng = random.Random(f"{seed}/{fresh}")

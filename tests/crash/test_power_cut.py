@@ -84,9 +84,8 @@ class PowerCut:
         self.databases.check(when)
 
 
-@pytest.mark.short
 @pytest.mark.limit(200)
-@pytest.mark.parametrize("backing", ["ext4", "xfs"])
+@pytest.mark.parametrize("backing", [pytest.param("ext4", marks=pytest.mark.short), "xfs"])
 def test_power_cut(tmp_path, seed, backing):
     kinds = ["nologflush", "logflush", "default"]
     with kvmount.LoopFs(backing, DISK_BYTES) as disk:

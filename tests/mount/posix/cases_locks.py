@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 
+import kvmount
 from oracle import case
 from posix_calls import (F_OFD_GETLK, F_OFD_SETLK, get_lock, set_lock)
 
@@ -22,7 +23,7 @@ def other_process(function, *arguments):
         except BaseException:
             os._exit(255)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return errno.errorcode.get(code, code)
+    return kvmount.errno_name(code) if code else 0
 
 
 @case

@@ -5,7 +5,7 @@ its calls through the tape, which notes each call with its result or its errno. 
 be equal, except for the declared differences.
 """
 
-import errno
+import difflib
 import fnmatch
 import hashlib
 import os
@@ -77,7 +77,7 @@ class Tape:
         try:
             result = function(*arguments, **named)
         except OSError as error:
-            self.lines.append(f"{call} = {errno.errorcode.get(error.errno, error.errno)}")
+            self.lines.append(f"{call} = {kvmount.errno_name(error.errno)}")
             return None
         if function in (os.open, os.dup, os.memfd_create):
             result = Fd(result)
@@ -177,12 +177,28 @@ def tapes(target, control, chosen, user):
     return result
 
 
+def call_of(line):
+    """The part of a line that says what was called, without the answer."""
+    return line.partition(" = ")[0].partition(": ")[0].partition(" moved ")[0]
+
+
+def aligned(ours, oracle):
+    """Pairs of lines of the same call; None where one tape lacks it, as after an errno."""
+    matcher = difflib.SequenceMatcher(None, [call_of(line) for line in ours],
+                                      [call_of(line) for line in oracle], autojunk=False)
+    for kind, a, b, c, d in matcher.get_opcodes():
+        if kind == "equal":
+            yield from zip(ours[a:b], oracle[c:d])
+        else:
+            yield from ((line, None) for line in ours[a:b])
+            yield from ((None, line) for line in oracle[c:d])
+
+
 def differences(target_lines, control_lines, name):
     """Readable differences that are not declared."""
     found = []
-    for number in range(max(len(target_lines), len(control_lines))):
-        ours = target_lines[number] if number < len(target_lines) else "(no such call)"
-        oracle = control_lines[number] if number < len(control_lines) else "(no such call)"
+    for ours, oracle in aligned(target_lines, control_lines):
+        ours, oracle = ours or "(no such call)", oracle or "(no such call)"
         if ours == oracle:
             continue
         if any(fnmatch.fnmatchcase(name, k.case) and fnmatch.fnmatchcase(oracle, k.control)

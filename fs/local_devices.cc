@@ -1,0 +1,108 @@
+#include "fs/local_devices.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "backend/base/log.h"
+#include "backend/base/random.h"
+#include "backend/device_dir.h"
+#include "backend/superblock.h"
+
+namespace kvcachefs {
+namespace {
+
+bool is_device(const std::string& path) {
+  struct stat status;
+  // A superblock that cannot be looked at counts as one: opening it says why.
+  return ::lstat((path + "/" + kSuperblockName).c_str(), &status) == 0 || errno != ENOENT;
+}
+
+std::uint64_t limit_of(const DeviceSetting& setting) {
+  if (!setting.size) return 0;
+  struct statvfs space;
+  if (::statvfs(setting.path.c_str(), &space) != 0) return setting.size->of(0);
+  return setting.size->of(space.f_blocks * space.f_frsize);
+}
+
+// Removes what makes an unused directory a device. A directory that holds a file stays, and so
+// does then the superblock that says whose it is.
+void unmake(const std::string& path) {
+  for (unsigned i = 0; i < 256; ++i) {
+    ::rmdir(fmt::format("{}/objects/{:02x}", path, i).c_str());
+  }
+  const bool empty = ::rmdir((path + "/objects").c_str()) == 0;
+  const bool clean = ::rmdir((path + "/quarantine").c_str()) == 0;
+  if (empty && clean) ::unlink((path + "/" + kSuperblockName).c_str());
+}
+
+Result<std::unique_ptr<Tier>> open_one(const DeviceSetting& setting, const DeviceUuid& catalog,
+                                       std::string& problem) {
+  OpenProblem why;
+  auto device = DeviceDir::open(
+      {.path = setting.path, .size_limit_bytes = limit_of(setting), .catalog = catalog},
+      /*create_if_missing=*/true, &why);
+  if (!device) {
+    problem = std::move(why.text);
+    return device.error();
+  }
+  return std::unique_ptr<Tier>(std::move(*device));
+}
+
+Result<void> refuse_missing(const std::vector<std::unique_ptr<Tier>>& found,
+                            const std::vector<DeviceSetting>& settings, Catalog& catalog,
+                            std::string& problem) {
+  for (const DeviceUuid& uuid : TRY(catalog.devices())) {
+    const bool here = std::any_of(found.begin(), found.end(), [&](const auto& tier) {
+      return tier && tier->info().uuid == uuid;
+    });
+    if (here) continue;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (found[i]) continue;
+      problem = fmt::format(
+          "--nvme: {}: is no device, and device {} of this state directory is missing: mount "
+          "its "
+          "disk there",
+          settings[i].path, format_uuid(uuid));
+      return fail(ENODEV, "a known device is missing");
+    }
+    problem = fmt::format(
+        "--nvme: device {} of this state directory is missing: name its directory, too",
+        format_uuid(uuid));
+    return fail(ENODEV, "a known device is missing");
+  }
+  return {};
+}
+
+}  // namespace
+
+LocalDevices::~LocalDevices() {
+  for (const std::string& path : made_) unmake(path);
+}
+
+Result<std::vector<std::unique_ptr<Tier>>> LocalDevices::open(
+    const std::vector<DeviceSetting>& settings, Catalog& catalog, std::string& problem) {
+  problem = "database: its identity does not read: run kvcachefs fsck";
+  const DeviceUuid uuid = TRY(catalog.uuid());
+  std::vector<std::unique_ptr<Tier>> devices(settings.size());
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    if (is_device(settings[i].path)) devices[i] = TRY(open_one(settings[i], uuid, problem));
+  }
+  TRY(refuse_missing(devices, settings, catalog, problem));
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    if (devices[i]) continue;
+    made_.push_back(settings[i].path);
+    devices[i] = TRY(open_one(settings[i], uuid, problem));
+    log_info("device event=made path={} uuid={}", settings[i].path,
+             format_uuid(devices[i]->info().uuid));
+  }
+  return devices;
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,335 @@
+#include "fs/mount.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "backend/base/clock.h"
+#include "backend/base/log.h"
+#include "backend/superblock.h"
+#include "fs/device_list.h"
+#include "fs/systemd_notify.h"
+#include "metadata/rocksdb_store.h"
+
+namespace kvcachefs {
+namespace {
+
+// A mount that does not answer its first question in this time never will.
+constexpr std::chrono::milliseconds kFirstAnswer = std::chrono::seconds{10};
+// A busy mount often has one file open for one moment more.
+constexpr std::int64_t kDrain = 5 * kNanosPerSecond;
+constexpr int kDrainPollMs = 50;
+// How long the stop waits for the disk to take what is not sealed; the rest is sealed by the
+// next start.
+constexpr double kSealSeconds = 20;
+constexpr std::int64_t kNanosPerMilli = 1'000'000;
+
+sigset_t stop_signals() noexcept {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  return set;
+}
+
+void ring(const UniqueFd& event) noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t put = ::write(event.get(), &one, sizeof one);
+}
+
+int milliseconds_until(std::int64_t deadline) noexcept {
+  const std::int64_t left = deadline - monotonic_now();
+  return left <= 0 ? 0 : static_cast<int>(left / kNanosPerMilli) + 1;
+}
+
+// Of the memory for the database a half is cache; a table's writes take their buffer twice.
+RocksdbOptions database_options(std::uint64_t memory) {
+  return {.cache_bytes = memory / 2, .write_buffer_bytes = memory / 4};
+}
+
+template <class Choice, class Wish>
+Wish to_wish(Choice choice, Wish automatic, Wish first, Wish second) {
+  switch (static_cast<int>(choice)) {
+    case 1:
+      return first;
+    case 2:
+      return second;
+    default:
+      return automatic;
+  }
+}
+
+SessionOptions session_options(const Config& config, int trial_fd) {
+  SessionOptions options;
+  options.mountpoint = config.mountpoint;
+  // `status` and `umount` find the state directory by this name; mount(8) compares it with
+  // fstab.
+  options.source = config.state_is_default ? config.nvme.front().path : config.state;
+  options.allow_other = config.allow_other;
+  options.mount_options = kernel_option_words(config.kernel);
+  options.data_path = to_wish(config.data_path, DataPathWish::kAuto, DataPathWish::kPassthrough,
+                              DataPathWish::kDaemon);
+  options.transport = to_wish(config.transport, TransportWish::kAuto, TransportWish::kUring,
+                              TransportWish::kDev);
+  options.ring_memory_bytes = config.ring_memory;
+  options.trial_fd = trial_fd;
+  return options;
+}
+
+}  // namespace
+
+void Mount::prepare_process() noexcept {
+  const sigset_t stop = stop_signals();
+  ::pthread_sigmask(SIG_BLOCK, &stop, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  ::umask(0);
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
+  const rlimit no_core{0, 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  ::prctl(PR_SET_DUMPABLE, 0);
+}
+
+Mount::Mount(const Config& config) : config_(config), started_(monotonic_now()) {}
+
+Result<std::unique_ptr<Mount>> Mount::start(const Config& config, const Note& note,
+                                            std::string& problem) {
+  problem = "mount: no process can be started: end some";
+  AnswerProbe before = TRY(AnswerProbe::prepare());
+  AnswerProbe after = TRY(AnswerProbe::prepare());
+  TRY(check_privileges(config.allow_other, problem));
+  log_info("mount event=starting version={} mountpoint={} state={}", KVCACHEFS_VERSION,
+           config.mountpoint, config.state);
+
+  std::unique_ptr<Mount> mount{new Mount(config)};
+  mount->state_ = std::make_unique<StateDir>(
+      TRY(StateDir::open(config.state, StateDir::IfMissing::kCreate, problem)));
+  TRY(take_mount_point(config.mountpoint, before, note, problem));
+  TRY(mount->open_database(problem));
+  TRY(mount->open_volume(problem));
+  TRY(mount->mount_kernel(problem));
+  TRY(mount->start_control(problem));
+  TRY(mount->wait_for_answer(after, problem));
+  // From here on the mount may hold users' data.
+  mount->devices_->keep();
+  mount->state_->keep();
+  mount->remember_devices();
+  log_info("mount event=ready seconds={:.3f}",
+           static_cast<double>(monotonic_now() - mount->started_) / kNanosPerSecond);
+  systemd_notify(fmt::format("READY=1\nSTATUS=serving {}", config.mountpoint));
+  return mount;
+}
+
+Result<void> Mount::open_database(std::string& problem) {
+  auto store =
+      RocksdbStore::open(state_->database_path(), database_options(config_.metadata_memory),
+                         /*create=*/true, &problem);
+  if (!store) return store.error();
+  problem = fmt::format(
+      "database: {}: was not written by this version or is damaged: see the log, "
+      "then kvcachefs fsck --state {}",
+      state_->database_path(), state_->path());
+  catalog_ = TRY(Catalog::create(std::move(*store)));
+  return {};
+}
+
+Result<void> Mount::open_volume(std::string& problem) {
+  devices_ = std::make_unique<LocalDevices>();
+  auto tiers = TRY(devices_->open(config_.nvme, *catalog_, problem));
+  // A database that stays remembers its devices: they must stay, too.
+  if (!state_->is_fresh()) devices_->keep();
+  // Any regular file of the first device shows whether the kernel takes its files.
+  const std::string trial = config_.nvme.front().path + "/" + kSuperblockName;
+  const UniqueFd trial_fd{::open(trial.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)};
+  session_ = std::make_unique<FuseSession>(session_options(config_, trial_fd.get()));
+  const VolumeOptions options{.keep_by_default = config_.keep_by_default,
+                              .read_only = config_.kernel.read_only};
+  volume_ = TRY(Volume::open(*catalog_, std::move(tiers), options, session_.get(),
+                             session_.get(), problem));
+  session_->set_volume(*volume_);
+  const RecoveryReport& recovery = volume_->recovery();
+  log_info("recovery kind={} dropped={} seconds={:.3f}", recovery.kind, recovery.dropped,
+           recovery.seconds);
+  return session_->mount(problem);
+}
+
+void Mount::remember_devices() noexcept {
+  std::vector<std::string> paths;
+  for (const DeviceSetting& device : config_.nvme) paths.push_back(device.path);
+  const auto written = write_device_list(config_.state, paths);
+  if (!written) {
+    log_warn(
+        "device_list event=not_written step=\"{}\" reason=\"{}\" effect=\"fsck cannot run\"",
+        written.error().what, std::strerror(written.error().code));
+  }
+}
+
+Result<void> Mount::mount_kernel(std::string& problem) {
+  problem = "mount: no descriptors are left: raise the limit of open files";
+  const sigset_t stop = stop_signals();
+  signals_.reset(::signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK));
+  stop_asked_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  session_ended_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!signals_ || !stop_asked_ || !session_ended_) return fail_errno("eventfd");
+  volume_->start();
+  serving_ = std::thread([this] {
+    session_failed_ = !session_->run().ok();
+    ring(session_ended_);
+  });
+  return {};
+}
+
+Result<void> Mount::start_control(std::string& problem) {
+  auto control = ControlServer::start(
+      config_.state, [this](const std::string& command) { return answer(command); });
+  if (!control) {
+    problem = fmt::format("control socket: {}: {}: {}: name another directory with --state",
+                          control_path_of(config_.state), control.error().what,
+                          std::strerror(control.error().code));
+    return control.error();
+  }
+  control_ = std::move(*control);
+  return {};
+}
+
+Result<void> Mount::wait_for_answer(AnswerProbe& probe, std::string& problem) {
+  const auto answered = probe.ask(config_.mountpoint, kFirstAnswer);
+  if (!answered) {
+    problem = fmt::format("mount: {}: mounted, but it does not answer: {}: see the log",
+                          config_.mountpoint, std::strerror(answered.error().code));
+    return answered.error();
+  }
+  return {};
+}
+
+Result<std::string> Mount::answer(const std::string& command) {
+  if (command == "status") return status_json(report());
+  if (command == "stop") {
+    ask_to_stop();
+    return std::string{"{}"};
+  }
+  return fail(EINVAL, "no such command");
+}
+
+StatusReport Mount::report() {
+  const std::int64_t now = monotonic_now();
+  StatusReport out;
+  out.pid = ::getpid();
+  out.mountpoint = config_.mountpoint;
+  out.state = config_.state;
+  out.uptime_s = static_cast<double>(now - started_) / kNanosPerSecond;
+  out.read_only = config_.kernel.read_only;
+  out.phase = stopping_ ? "stopping" : "serving";
+  out.data_path = session_->data_path().mode;
+  out.data_path_why = session_->data_path().why;
+  out.transport = session_->transport().mode;
+  out.transport_why = session_->transport().why;
+  out.recovery = volume_->recovery();
+  const auto& tiers = volume_->devices();
+  for (std::size_t i = 0; i < tiers.size(); ++i) {
+    out.tiers.push_back(tier_status(*tiers[i], config_.nvme[i].size_text));
+  }
+  out.counts = volume_->counts();
+  out.operations = session_->stats().snapshot(now);
+  return out;
+}
+
+// ---- the end
+// -----------------------------------------------------------------------------------
+
+void Mount::ask_to_stop() noexcept { ring(stop_asked_); }
+
+Mount::Event Mount::wait_for_event(int timeout_ms) noexcept {
+  std::array<pollfd, 3> polls{{{session_ended_.get(), POLLIN, 0},
+                               {signals_.get(), POLLIN, 0},
+                               {stop_asked_.get(), POLLIN, 0}}};
+  const int ready = ::poll(polls.data(), polls.size(), timeout_ms);
+  if (ready <= 0) return Event::kTimeout;
+  // Left readable: the session does not come back.
+  if (polls[0].revents != 0) return Event::kSessionEnded;
+  if (polls[1].revents != 0) {
+    signalfd_siginfo info{};
+    if (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+      log_info("mount event=signal number={} from_pid={}", info.ssi_signo, info.ssi_pid);
+    }
+  }
+  if (polls[2].revents != 0) {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(stop_asked_.get(), &count, sizeof count);
+  }
+  return Event::kStop;
+}
+
+int Mount::run() {
+  Event event = Event::kTimeout;
+  while (event == Event::kTimeout) event = wait_for_event(-1);
+  stopping_ = true;
+  systemd_notify("STOPPING=1\nSTATUS=stopping");
+  if (event == Event::kStop) unmount_in_time();
+  finish();
+  return session_failed_ ? 1 : 0;
+}
+
+// Tries until nobody uses the mount; true when it is unmounted, or was already.
+bool Mount::drain(std::int64_t deadline) noexcept {
+  while (true) {
+    const auto unmounted = session_->unmount(/*lazily=*/false);
+    if (unmounted || unmounted.error().code != EBUSY) return true;
+    const int left = milliseconds_until(deadline);
+    if (left == 0) return false;
+    // An event is the session's end, or somebody who does not want to wait.
+    const Event event = wait_for_event(std::min(left, kDrainPollMs));
+    if (event == Event::kStop) impatient_ = true;
+    if (event != Event::kTimeout) return false;
+  }
+}
+
+void Mount::unmount_in_time() noexcept {
+  const std::int64_t now = monotonic_now();
+  const std::int64_t deadline = now + config_.stop_timeout.count();
+  if (!drain(std::min(deadline, now + kDrain))) {
+    const auto detached = session_->unmount(/*lazily=*/true);
+    log_warn("mount event=detached_busy ok={} serving_what_is_open_s={}", detached.ok(),
+             milliseconds_until(deadline) / 1000);
+  }
+  // The last close ends the session, in whatever mount namespace it happens.
+  if (wait_for_event(impatient_ ? 0 : milliseconds_until(deadline)) == Event::kSessionEnded)
+    return;
+  log_warn("mount event=stopped_in_use effect=\"what is open gets ENOTCONN\"");
+  session_->request_stop();
+}
+
+void Mount::finish() noexcept {
+  if (std::exchange(finished_, true)) return;
+  if (serving_.joinable()) {
+    session_->request_stop();
+    serving_.join();
+  }
+  control_.reset();
+  if (volume_) volume_->stop(kSealSeconds);
+  volume_.reset();
+  session_.reset();
+  catalog_.reset();
+  devices_.reset();
+  state_.reset();
+  log_info("mount event=stopped");
+}
+
+Mount::~Mount() { finish(); }
+
+}  // namespace kvcachefs

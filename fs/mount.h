@@ -1,0 +1,104 @@
+// One mount: builds and owns everything, starts and stops it in order.
+//
+// Start:  probe processes (forked before the first thread) -> privileges -> state directory
+// (its lock) ->
+//         mount point (a dead mount is taken away) -> database -> catalog -> devices -> session
+//         (nothing mounted yet) -> volume (recovery) -> kernel mount -> session thread ->
+//         volume's threads -> control socket -> the mount answers -> READY=1.
+// Stop:   STOPPING=1 -> kernel unmount; a busy mount is drained for a moment, then detached,
+// and what is
+//         open is served until its last close or the stop-timeout -> session thread ends ->
+//         control socket
+//         -> volume (seals what it can, writes the clean marker) -> session -> devices ->
+//         catalog and database -> state directory (its lock).
+//
+// Lock order, over all layers: inode table -> inode -> {devices, database}. The session's
+// notifier and the control thread hold no lock while they call. The lock of the state directory
+// is held from the second step to the last.
+//
+// Threads: the caller of run() waits for signals and the end of the session; the session has
+// its own; the volume has its sealer and reaper; the control socket one.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "backend/base/result.h"
+#include "backend/base/unique_fd.h"
+#include "fs/config.h"
+#include "fs/control.h"
+#include "fs/fuse/session.h"
+#include "fs/local_devices.h"
+#include "fs/mount_place.h"
+#include "fs/state_dir.h"
+#include "fs/status.h"
+#include "fs/volume.h"
+#include "metadata/catalog.h"
+
+namespace kvcachefs {
+
+class Mount {
+ public:
+  // What a daemon wants of its process: the signals of a stop blocked (run() takes them), many
+  // descriptors, no core dumps (they would hold cache bytes), no umask (modes come from the
+  // callers).
+  static void prepare_process() noexcept;
+
+  // All up to "the mount answers". The caller has one thread. A failure leaves nothing behind;
+  // `problem` says what failed, on what, and what to do.
+  static Result<std::unique_ptr<Mount>> start(const Config& config, const Note& note,
+                                              std::string& problem);
+  // Stops at once when run() was not called.
+  ~Mount();
+  Mount(const Mount&) = delete;
+  Mount& operator=(const Mount&) = delete;
+
+  // Serves until SIGTERM, SIGINT or SIGHUP, ask_to_stop(), or until somebody unmounts; stops;
+  // returns the exit code: 0, or 1 when the connection to the kernel failed. A second signal
+  // ends the waiting.
+  int run();
+  // Any thread.
+  void ask_to_stop() noexcept;
+
+ private:
+  explicit Mount(const Config& config);
+
+  Result<void> open_database(std::string& problem);
+  Result<void> open_volume(std::string& problem);
+  // For fsck. The mount works without it.
+  void remember_devices() noexcept;
+  Result<void> mount_kernel(std::string& problem);
+  Result<void> start_control(std::string& problem);
+  Result<void> wait_for_answer(AnswerProbe& probe, std::string& problem);
+  Result<std::string> answer(const std::string& command);
+  [[nodiscard]] StatusReport report();
+
+  enum class Event { kStop, kSessionEnded, kTimeout };
+  Event wait_for_event(int timeout_ms) noexcept;
+  void unmount_in_time() noexcept;
+  bool drain(std::int64_t deadline) noexcept;
+  void finish() noexcept;
+
+  const Config config_;
+  const std::int64_t started_;
+  // In the order of their making; finish() takes them apart the other way round.
+  std::unique_ptr<StateDir> state_;
+  std::unique_ptr<LocalDevices> devices_;
+  std::unique_ptr<Catalog> catalog_;
+  std::unique_ptr<FuseSession> session_;
+  std::unique_ptr<Volume> volume_;
+  std::thread serving_;
+  std::unique_ptr<ControlServer> control_;
+
+  UniqueFd signals_;        // signalfd
+  UniqueFd stop_asked_;     // eventfd
+  UniqueFd session_ended_;  // eventfd
+  std::atomic<bool> session_failed_{false};
+  std::atomic<bool> stopping_{false};
+  bool impatient_ = false;  // asked twice to stop
+  bool finished_ = false;
+};
+
+}  // namespace kvcachefs

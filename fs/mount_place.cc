@@ -1,0 +1,150 @@
+#include "fs/mount_place.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/capability.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+
+#include "backend/base/file_lock.h"
+#include "backend/base/log.h"
+#include "backend/base/unique_fd.h"
+#include "fs/mount_table.h"
+#include "fs/state_dir.h"
+
+namespace kvcachefs {
+namespace {
+
+constexpr std::chrono::milliseconds kAnswerPatience = std::chrono::seconds{5};
+// Mounts stacked on one point by repeated crashes; more than that is something else's doing.
+constexpr int kMaxStacked = 16;
+
+Error refuse(std::string& problem, int code, std::string text) {
+  problem = std::move(text);
+  return fail(code, "mount");
+}
+
+bool may_administrate() noexcept {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> data{};
+  if (::syscall(SYS_capget, &header, data.data()) != 0) return false;
+  return (data[CAP_TO_INDEX(CAP_SYS_ADMIN)].effective & CAP_TO_MASK(CAP_SYS_ADMIN)) != 0;
+}
+
+bool users_may_allow_other() {
+  std::ifstream file("/etc/fuse.conf");
+  std::string line;
+  while (std::getline(file, line)) {
+    while (!line.empty() &&
+           (line.back() == ' ' || line.back() == '\r' || line.back() == '\t')) {
+      line.pop_back();
+    }
+    if (line == "user_allow_other") return true;
+  }
+  return false;
+}
+
+bool is_dead(int code) { return code == ENOTCONN || code == ECONNABORTED; }
+
+// Takes the dead mounts of ours off the point, the topmost first.
+Result<void> detach_dead(const std::string& mountpoint, const Note& note,
+                         std::string& problem) {
+  for (int i = 0; i < kMaxStacked; ++i) {
+    struct stat status;
+    if (::lstat(mountpoint.c_str(), &status) == 0 || !is_dead(errno)) return {};
+    const auto table = TRY(read_mount_table());
+    const auto entry = mount_on(table, mountpoint);
+    if (!entry || !entry->is_ours()) {
+      return refuse(
+          problem, ENOTCONN,
+          fmt::format("mount point: {}: a dead mount of {} is there: umount {}", mountpoint,
+                      entry ? entry->type : "another filesystem", mountpoint));
+    }
+    if (::umount2(mountpoint.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0) {
+      const int code = errno;
+      return refuse(problem, code,
+                    fmt::format("mount point: {}: a dead mount cannot be taken away: "
+                                "{}: umount -l {}",
+                                mountpoint, std::strerror(code), mountpoint));
+    }
+    log_warn("mount event=took_over_dead_mount mountpoint={}", mountpoint);
+    note(fmt::format("{}: a mount left by a daemon that had died was taken away", mountpoint));
+  }
+  return refuse(problem, EBUSY,
+                fmt::format("mount point: {}: too many dead mounts: umount -l {}", mountpoint,
+                            mountpoint));
+}
+
+}  // namespace
+
+Result<void> check_privileges(bool allow_other, std::string& problem) {
+  if (allow_other && ::geteuid() != 0 && !users_may_allow_other()) {
+    return refuse(
+        problem, EACCES,
+        "--allow-other: a user may not: put user_allow_other into /etc/fuse.conf, or mount "
+        "as root");
+  }
+  if (!may_administrate()) {
+    return refuse(
+        problem, EPERM,
+        fmt::format("mount: uid {} lacks CAP_SYS_ADMIN: run as root, in a container with "
+                    "--cap-add SYS_ADMIN",
+                    ::geteuid()));
+  }
+  const UniqueFd device{::open("/dev/fuse", O_RDWR | O_CLOEXEC)};
+  if (device) return {};
+  const int code = errno;
+  const char* fix = code == EPERM || code == EACCES
+                        ? "allow it, in a container with --device /dev/fuse"
+                        : "modprobe fuse, in a container --device /dev/fuse";
+  return refuse(problem, code,
+                fmt::format("mount: /dev/fuse: {}: {}", std::strerror(code), fix));
+}
+
+Result<void> take_mount_point(const std::string& mountpoint, AnswerProbe& probe,
+                              const Note& note, std::string& problem) {
+  const auto answers = probe.ask(mountpoint, kAnswerPatience);
+  if (!answers) {
+    const int code = answers.error().code;
+    if (is_dead(code)) {
+      TRY(detach_dead(mountpoint, note, problem));
+    } else if (code == ETIMEDOUT) {
+      return refuse(
+          problem, code,
+          fmt::format("mount point: {}: what is mounted there does not answer: umount -l {}",
+                      mountpoint, mountpoint));
+    } else {
+      return refuse(problem, code,
+                    fmt::format("mount point: {}: {}: {}", mountpoint, std::strerror(code),
+                                code == ENOENT ? "make the directory first: mkdir -p"
+                                               : "name another directory"));
+    }
+  }
+  struct stat status;
+  if (::lstat(mountpoint.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+    return refuse(
+        problem, ENOTDIR,
+        fmt::format("mount point: {}: not a directory: name a directory", mountpoint));
+  }
+  const auto table = TRY(read_mount_table());
+  const auto entry = mount_on(table, mountpoint);
+  if (entry && entry->is_ours()) {
+    const pid_t holder = FileLock::holder(lock_path_of(state_of(*entry)));
+    return refuse(
+        problem, EBUSY,
+        fmt::format("mount point: {}: kvcachefs is mounted there already (pid {}): kvcachefs "
+                    "umount {}",
+                    mountpoint, holder, mountpoint));
+  }
+  return {};
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,210 @@
+// The contract of Tier, for every implementation.
+#include "backend/tier.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backend/device_dir.h"
+#include "tests/fakes/expect_result.h"
+#include "tests/fakes/temp_dir.h"
+
+namespace kvcachefs {
+namespace {
+
+using Make = std::function<std::unique_ptr<Tier>(const std::string& directory)>;
+struct Implementation {
+  std::string name;
+  Make make;
+};
+
+class TierContract : public ::testing::TestWithParam<Implementation> {
+ protected:
+  TierContract() : tier_(GetParam().make(dir_.path())) {}
+  void SetUp() override { ASSERT_NE(nullptr, tier_); }
+
+  void put(std::uint64_t object, std::string_view bytes) {
+    const Result<UniqueFd> fd = tier_->create(object);
+    ASSERT_OK(fd);
+    ASSERT_EQ(static_cast<ssize_t>(bytes.size()),
+              ::write(fd->get(), bytes.data(), bytes.size()));
+  }
+  std::string get(std::uint64_t object) {
+    const Result<UniqueFd> fd = tier_->open(object, O_RDONLY);
+    EXPECT_OK(fd);
+    std::string bytes(100, '\0');
+    const ssize_t got = fd.ok() ? ::read(fd->get(), bytes.data(), bytes.size()) : -1;
+    EXPECT_GE(got, 0);
+    bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    return bytes;
+  }
+  std::set<std::uint64_t> all() {
+    std::set<std::uint64_t> objects;
+    EXPECT_OK(tier_->each([&](std::uint64_t object) { return objects.insert(object).second; },
+                          [](const std::string& path) { ADD_FAILURE() << path; }));
+    return objects;
+  }
+
+  const testing::TempDir dir_;
+  const std::unique_ptr<Tier> tier_;
+};
+
+TEST_P(TierContract, KeepsWhatWasWritten) {
+  put(1, "one");
+  put(UINT64_MAX, "last");
+  EXPECT_EQ("one", get(1));
+  EXPECT_EQ("last", get(UINT64_MAX));
+  const Result<struct stat> status = tier_->status(1);
+  ASSERT_OK(status);
+  EXPECT_EQ(3, status->st_size);
+  EXPECT_TRUE(S_ISREG(status->st_mode));
+  EXPECT_EQ(0600u, status->st_mode & 07777);
+}
+
+TEST_P(TierContract, CreatesAnObjectOnce) {
+  put(1, "one");
+  EXPECT_ERROR(EEXIST, tier_->create(1));
+  EXPECT_EQ("one", get(1));
+}
+
+TEST_P(TierContract, ALostCopyIsEnoent) {
+  EXPECT_ERROR(ENOENT, tier_->open(1, O_RDONLY));
+  EXPECT_ERROR(ENOENT, tier_->open(1, O_RDWR | O_CREAT)) << "open never makes a copy";
+  EXPECT_ERROR(ENOENT, tier_->status(1));
+}
+
+TEST_P(TierContract, OpensAsAsked) {
+  put(1, "one");
+  EXPECT_OK(tier_->open(1, O_RDWR | O_DIRECT));
+  const Result<UniqueFd> path = tier_->open(1, O_PATH);
+  ASSERT_OK(path);
+  char byte;
+  EXPECT_EQ(-1, ::read(path->get(), &byte, 1));
+  EXPECT_NE(0, ::fcntl(path->get(), F_GETFD) & FD_CLOEXEC);
+  ASSERT_OK(tier_->open(1, O_WRONLY | O_APPEND));
+  ASSERT_OK(tier_->open(1, O_WRONLY | O_TRUNC));
+  EXPECT_EQ("", get(1));
+}
+
+TEST_P(TierContract, RemovesOnceAndAgain) {
+  put(1, "one");
+  const Result<UniqueFd> reader = tier_->open(1, O_RDONLY);
+  ASSERT_OK(reader);
+  EXPECT_OK(tier_->remove(1));
+  EXPECT_ERROR(ENOENT, tier_->status(1));
+  EXPECT_OK(tier_->remove(1)) << "absent is success";
+  char bytes[3];
+  EXPECT_EQ(3, ::read(reader->get(), bytes, 3)) << "an open reader keeps its bytes";
+}
+
+TEST_P(TierContract, QuarantineTakesACopyOutOfUse) {
+  put(1, "bad");
+  put(2, "good");
+  EXPECT_OK(tier_->quarantine(1));
+  EXPECT_ERROR(ENOENT, tier_->open(1, O_RDONLY));
+  EXPECT_EQ(std::set<std::uint64_t>{2}, all());
+  EXPECT_OK(tier_->quarantine(1)) << "absent is success";
+}
+
+TEST_P(TierContract, ListsEveryObjectAndEndsWhenAsked) {
+  std::set<std::uint64_t> made;
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    const std::uint64_t object = 1 + i * 4099;
+    put(object, "");
+    made.insert(object);
+  }
+  EXPECT_EQ(made, all());
+  int visited = 0;
+  EXPECT_OK(
+      tier_->each([&](std::uint64_t) { return ++visited < 10; }, [](const std::string&) {}));
+  EXPECT_EQ(10, visited);
+}
+
+TEST_P(TierContract, SaysHowMuchSpaceThereIs) {
+  const Result<struct statvfs> space = tier_->space();
+  ASSERT_OK(space);
+  EXPECT_GT(space->f_blocks, 0u);
+  EXPECT_GT(space->f_frsize, 0u);
+  EXPECT_OK(tier_->sync());
+  const Result<std::string> identity = tier_->mount_identity();
+  ASSERT_OK(identity);
+  EXPECT_FALSE(identity->empty());
+}
+
+TEST_P(TierContract, SaysWhenDescriptorsRunOut) {
+  put(1, "one");
+  rlimit before;
+  ASSERT_EQ(0, ::getrlimit(RLIMIT_NOFILE, &before));
+  const int next = ::dup(0);
+  ASSERT_GE(next, 0);
+  ::close(next);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(next);
+  ASSERT_EQ(0, ::setrlimit(RLIMIT_NOFILE, &none));
+  const int opened = testing::code_of(tier_->open(1, O_RDONLY));
+  const bool status_works = tier_->status(1).ok();
+  ASSERT_EQ(0, ::setrlimit(RLIMIT_NOFILE, &before));
+  EXPECT_EQ(EMFILE, opened);
+  EXPECT_TRUE(status_works) << "asking takes no descriptor";
+}
+
+TEST_P(TierContract, ManyThreadsMayUseItAtOnce) {
+  std::vector<std::thread> threads;
+  std::atomic<int> made{0};
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      for (std::uint64_t id = 1; id <= 200; ++id) {
+        // Each id is made by exactly one of the threads.
+        if (tier_->create(id * 4096).ok()) ++made;
+        EXPECT_TRUE(tier_->status(id * 4096).ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(200, made);
+  EXPECT_EQ(200u, all().size());
+}
+
+std::unique_ptr<Tier> make_device_dir(const std::string& directory) {
+  Result<std::unique_ptr<DeviceDir>> device =
+      DeviceDir::open({.path = directory, .catalog = {}}, true);
+  EXPECT_OK(device);
+  return device.ok() ? std::move(*device) : nullptr;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TierContract,
+                         ::testing::Values(Implementation{"DeviceDir", make_device_dir}),
+                         [](const auto& instance) { return instance.param.name; });
+
+// What stands in a device directory beside objects is for fsck to name.
+TEST(DeviceDirEach, PassesWhatItDoesNotKnow) {
+  const testing::TempDir dir;
+  const std::unique_ptr<Tier> tier = make_device_dir(dir.path());
+  ASSERT_NE(nullptr, tier);
+  ASSERT_OK(tier->create(0x1000));
+  testing::write_file(dir / "objects/readme", "");
+  testing::write_file(dir / "objects/01/0000000000002000", "in the wrong subdirectory");
+  testing::write_file(dir / "objects/01/000000000000100G", "");
+  testing::write_file(dir / "objects/01/1000", "");
+  std::set<std::string> unknown;
+  std::set<std::uint64_t> objects;
+  ASSERT_OK(tier->each([&](std::uint64_t object) { return objects.insert(object).second; },
+                       [&](const std::string& path) { unknown.insert(path); }));
+  EXPECT_EQ(std::set<std::uint64_t>{0x1000}, objects);
+  EXPECT_EQ((std::set<std::string>{"objects/readme", "objects/01/0000000000002000",
+                                   "objects/01/000000000000100G", "objects/01/1000"}),
+            unknown);
+}
+
+}  // namespace
+}  // namespace kvcachefs

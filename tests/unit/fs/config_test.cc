@@ -1,0 +1,213 @@
+#include "fs/config.h"
+
+#include <unistd.h>
+
+#include "tests/fakes/expect_result.h"
+#include "tests/fakes/temp_dir.h"
+
+namespace kvcachefs {
+namespace {
+
+using testing::TempDir;
+using testing::write_file;
+
+// A mount point, two devices, and what load_config() makes of the sources.
+class ConfigTest : public ::testing::Test {
+ protected:
+  ConfigTest() {
+    for (const char* name : {"mnt", "nvme0", "nvme1"}) {
+      std::filesystem::create_directory(dir_ / name);
+    }
+  }
+  void give(std::string name, std::string value = "") {
+    sources_.command_line.push_back({std::move(name), std::move(value)});
+  }
+  void give_device() { give("nvme", dir_ / "nvme0"); }
+  Result<Config> load() {
+    if (sources_.mountpoint.empty()) sources_.mountpoint = dir_ / "mnt";
+    problem_.clear();
+    return load_config(sources_, problem_);
+  }
+  void expect_problem(int code, std::initializer_list<std::string_view> parts) {
+    EXPECT_ERROR(code, load());
+    for (const std::string_view part : parts) {
+      EXPECT_NE(std::string::npos, problem_.find(part)) << problem_ << "\nlacks: " << part;
+    }
+  }
+
+  TempDir dir_;
+  ConfigSources sources_;
+  std::string problem_;
+};
+
+TEST_F(ConfigTest, DefaultsAreThoseOfTheHelp) {
+  give_device();
+  const auto config = load();
+  ASSERT_OK(config) << problem_;
+  EXPECT_EQ(dir_ / "nvme0/state", config->state);
+  EXPECT_TRUE(config->state_is_default);
+  EXPECT_FALSE(config->allow_other);
+  EXPECT_EQ(DataPathChoice::kAuto, config->data_path);
+  EXPECT_EQ(TransportChoice::kAuto, config->transport);
+  EXPECT_FALSE(config->keep_by_default);
+  EXPECT_FALSE(config->nvme[0].size.has_value());
+  EXPECT_EQ(256 * kMiB, config->metadata_memory);
+  EXPECT_EQ(256 * kMiB, config->ring_memory);
+  EXPECT_EQ(std::chrono::seconds{20}, config->stop_timeout);
+}
+
+TEST_F(ConfigTest, SizesTakeBothUnitsAndShares) {
+  give("nvme", dir_ / "nvme0:2TiB");
+  give("nvme", dir_ / "nvme1:80%");
+  const auto config = load();
+  ASSERT_OK(config) << problem_;
+  ASSERT_EQ(2u, config->nvme.size());
+  EXPECT_EQ(2 * kTiB, config->nvme[0].size->bytes);
+  EXPECT_EQ("2TiB", config->nvme[0].size_text);
+  EXPECT_EQ(80u, config->nvme[1].size->percent);
+
+  sources_.command_line.clear();
+  give("nvme", dir_ / "nvme0:500GB");
+  EXPECT_EQ(500'000'000'000u, load()->nvme[0].size->bytes);
+}
+
+TEST_F(ConfigTest, AColonBelongsToTheNameUnlessADigitFollows) {
+  std::filesystem::create_directory(dir_ / "a:b");
+  std::filesystem::create_directory(dir_ / "a:1x");
+  give("nvme", dir_ / "a:b");
+  give("nvme", dir_ / "a:1x/");
+  const auto config = load();
+  ASSERT_OK(config) << problem_;
+  EXPECT_EQ(dir_ / "a:b", config->nvme[0].path);
+  EXPECT_EQ(dir_ / "a:1x", config->nvme[1].path);
+}
+
+TEST_F(ConfigTest, EveryValueThatIsRefusedIsNamedWithAFix) {
+  struct Case {
+    const char* name;
+    const char* value;
+    int code;
+    const char* fix;
+  };
+  constexpr Case kCases[] = {{"nvme", "/x:12q", EINVAL, "2TiB"},
+                             {"nvme", "/x:0", ERANGE, "64MiB"},
+                             {"nvme", "/x:101%", ERANGE, "100%"},
+                             {"nvme", ":2TiB", EINVAL, "DIR"},
+                             {"data-path", "fast", EINVAL, "passthrough"},
+                             {"transport", "tcp", EINVAL, "uring"},
+                             {"policy", "pin", EINVAL, "keep"},
+                             {"log-level", "loud", EINVAL, "debug"},
+                             {"metadata-memory", "much", EINVAL, "256MiB"},
+                             {"metadata-memory", "1TiB", ERANGE, "512"},
+                             {"ring-memory", "1", ERANGE, "4 MiB"},
+                             {"stop-timeout", "1d", ERANGE, "10min"},
+                             {"stop-timeout", "soon", EINVAL, "20s"},
+                             {"allow-other", "maybe", EINVAL, "true"},
+                             {"state", "", EINVAL, "DIR"},
+                             {"log", "", EINVAL, "FILE"}};
+  for (const Case& bad : kCases) {
+    sources_.command_line.clear();
+    give_device();
+    give(bad.name, bad.value);
+    const std::string value = bad.value;
+    const std::string shown = value.starts_with("/x:") ? value.substr(3) : value;
+    expect_problem(bad.code, {"--" + std::string(bad.name), "'" + shown + "'", bad.fix});
+  }
+}
+
+TEST_F(ConfigTest, WhatIsMissingIsNamed) {
+  expect_problem(EINVAL, {"--nvme", "missing"});
+  give("nvme", dir_ / "absent");
+  expect_problem(ENOENT, {"--nvme", "absent", "mkdir"});
+  sources_.command_line.clear();
+  give_device();
+  sources_.mountpoint = dir_ / "no/where";
+  expect_problem(ENOENT, {"MOUNTPOINT", "no/where"});
+}
+
+TEST_F(ConfigTest, NothingMayLieInTheMountPoint) {
+  std::filesystem::create_directories(dir_ / "mnt/inner");
+  give("nvme", dir_ / "mnt/inner");
+  expect_problem(EINVAL, {"--nvme", "inside the mount point"});
+  sources_.command_line.clear();
+  give_device();
+  give("state", dir_ / "mnt/state");
+  expect_problem(EINVAL, {"--state", "inside the mount point"});
+  sources_.mountpoint = dir_ / "nvme0";
+  expect_problem(EINVAL, {"--nvme", "inside the mount point"});
+}
+
+TEST_F(ConfigTest, ADeviceIsGivenOnce) {
+  give_device();
+  give("nvme", dir_ / "nvme1/../nvme0");
+  expect_problem(EINVAL, {"twice"});
+}
+
+TEST_F(ConfigTest, LaterSourcesWinAndReplaceLists) {
+  const std::string file = dir_ / "mount.toml";
+  write_file(file, "nvme = ['" + (dir_ / "nvme1") + R"(:1TiB']
+policy = "keep"
+data_path = "daemon"
+allow-other = true
+stop_timeout = "3s"
+options = "ro,noexec,transport=dev"
+)");
+  sources_.option_lists = {"config=" + file + ",data_path=auto,exec"};
+  give("transport", "uring");
+  auto config = load();
+  ASSERT_OK(config) << problem_;
+  EXPECT_EQ(dir_ / "nvme1", config->nvme[0].path);
+  EXPECT_TRUE(config->keep_by_default);
+  EXPECT_TRUE(config->allow_other);
+  EXPECT_EQ(DataPathChoice::kAuto, config->data_path);
+  EXPECT_EQ(TransportChoice::kUring, config->transport);
+  EXPECT_EQ(std::chrono::seconds{3}, config->stop_timeout);
+  EXPECT_TRUE(config->kernel.read_only);
+  EXPECT_TRUE(config->kernel.exec);
+
+  give_device();
+  config = load();
+  ASSERT_OK(config) << problem_;
+  ASSERT_EQ(1u, config->nvme.size());
+  EXPECT_EQ(dir_ / "nvme0", config->nvme[0].path);
+}
+
+TEST_F(ConfigTest, ErrorsOfAFileNameTheFileAndTheLine) {
+  const std::string file = dir_ / "mount.toml";
+  give_device();
+  give("config", file);
+  expect_problem(ENOENT, {"--config", file});
+  for (const char* text :
+       {"policy = 1.5", "frobnicate = 1", "nvme = 3", "allow-other = \"yes\"", "= broken",
+        "options = \"frobnicate\"", "nvme = [1]", "[table]\na = 1", "foreground = true",
+        "options = \"config=/x\""}) {
+    write_file(file, std::string("\n") + text + "\n");
+    expect_problem(EINVAL, {file, "line 2"});
+  }
+  write_file(file, "policy = \"pin\"\n");
+  expect_problem(EINVAL, {file, "policy", "'pin'"});
+}
+
+TEST_F(ConfigTest, EverySettingSaysItsDefault) {
+  for (const Setting& setting : settings()) {
+    const bool needed = setting.name == "nvme";
+    EXPECT_TRUE(needed || setting.help.find("Default: ") != std::string_view::npos)
+        << setting.name;
+    EXPECT_EQ(setting.kind == SettingKind::kFlag, setting.value_name.empty()) << setting.name;
+  }
+}
+
+TEST(CanonicalPath, KeepsTheLastComponentThatIsNotThere) {
+  const TempDir dir;
+  ASSERT_EQ(0, ::symlink(dir.path().c_str(), (dir / "link").c_str()));
+  EXPECT_EQ(dir / "new", *canonical_path(dir / "link/./new//"));
+  EXPECT_EQ(dir.path(), *canonical_path(dir / "link"));
+  EXPECT_EQ(dir.path(), *canonical_path(dir / "link/."));
+  EXPECT_EQ("/", *canonical_path("///"));
+  EXPECT_EQ("/tmp", *canonical_path("/../tmp"));
+  EXPECT_ERROR(ENOENT, canonical_path(dir / "no/where"));
+  EXPECT_ERROR(ENOENT, canonical_path(""));
+}
+
+}  // namespace
+}  // namespace kvcachefs

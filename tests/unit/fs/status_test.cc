@@ -1,0 +1,110 @@
+#include "fs/status.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tests/fakes/expect_result.h"
+
+namespace kvcachefs {
+namespace {
+
+using nlohmann::json;
+
+StatusReport sample() {
+  StatusReport report;
+  report.pid = 4711;
+  report.mountpoint = "/mnt/kv";
+  report.state = "/nvme/state";
+  report.uptime_s = 90;
+  report.phase = "serving";
+  report.data_path = "passthrough";
+  report.data_path_why = "the kernel reads the files";
+  report.transport = "io_uring";
+  report.transport_why = "2 queues";
+  report.recovery = {.kind = "clean", .dropped = 0, .seconds = 0.01};
+  report.tiers = {{.kind = "nvme",
+                   .path = "/nvme",
+                   .uuid = "u",
+                   .size_limit = 800'000'000,
+                   .size_limit_text = "80%",
+                   .capacity = 1'000'000'000,
+                   .free = 900'000'000,
+                   .objects = std::nullopt}};
+  report.counts.lookup_hits = 3;
+  report.counts.lookup_misses = 1;
+  report.operations = {{.name = "lookup",
+                        .count = 1234567,
+                        .errors = 2,
+                        .per_second = 10.5,
+                        .p50_us = 8.5,
+                        .p99_us = 1200}};
+  return report;
+}
+
+TEST(Status, JsonHasTheKeysOfItsContract) {
+  const json status = json::parse(status_json(sample()));
+  for (const char* key :
+       {"version", "pid", "mountpoint", "state", "uptime_s", "data_path", "transport",
+        "recovery", "tiers", "counts", "hit_ratio", "lookups", "operations"}) {
+    EXPECT_TRUE(status.contains(key)) << key;
+  }
+  EXPECT_EQ("passthrough", status["data_path"]["mode"]);
+  EXPECT_EQ(0.75, status["hit_ratio"]);
+  EXPECT_EQ(3, status["lookups"]["hit"]);
+  EXPECT_EQ(1'000'000'000, status["tiers"][0]["capacity"]);
+  EXPECT_EQ(1234567, status["operations"]["lookup"]["count"]);
+  for (const char* key : {"inodes_cached", "open_files", "unsealed", "sealed_total", "poisoned",
+                          "damaged", "lost"}) {
+    EXPECT_TRUE(status["counts"].contains(key)) << key;
+  }
+}
+
+TEST(Status, JsonIsOneLineWhateverThePaths) {
+  StatusReport report = sample();
+  report.mountpoint = "/mnt/a\nb\xff";
+  report.counts = {};
+  const std::string text = status_json(report);
+  EXPECT_EQ(std::string::npos, text.find('\n'));
+  EXPECT_TRUE(json::parse(text)["hit_ratio"].is_null());
+}
+
+TEST(Status, TextBeginsWithTheHealth) {
+  const auto text = status_text(status_json(sample()));
+  ASSERT_OK(text);
+  EXPECT_TRUE(text->starts_with("/mnt/kv: healthy\n")) << *text;
+  for (const char* part : {"passthrough: the kernel reads the files", "io_uring: 2 queues",
+                           "limit 762.9 MiB (80%)", "75.0 % found", "1,234,567", "1.2 ms",
+                           "after a clean stop", "pid 4711"}) {
+    EXPECT_NE(std::string::npos, text->find(part)) << part << "\n" << *text;
+  }
+}
+
+TEST(Status, TextSaysWhatIsWrong) {
+  StatusReport report = sample();
+  report.counts.lost = 1;
+  report.counts.poisoned = 2;
+  report.tiers[0].free = 1000;
+  auto text = status_text(status_json(report));
+  ASSERT_OK(text);
+  EXPECT_TRUE(
+      text->starts_with("/mnt/kv: 1 file lost; 2 files not written in full; /nvme is "
+                        "nearly full (1000 B free)\n"))
+      << *text;
+  report = sample();
+  report.tiers[0].capacity.reset();
+  text = status_text(status_json(report));
+  ASSERT_OK(text);
+  EXPECT_TRUE(text->starts_with("/mnt/kv: /nvme does not answer\n")) << *text;
+}
+
+TEST(Status, TextReadsAStatusOfAnotherVersion) {
+  EXPECT_OK(status_text(R"({"mountpoint":"/m"})"));
+  EXPECT_OK(status_text(
+      R"({"mountpoint":1,"pid":"x","tiers":[1,{"capacity":"a"}],"counts":[],"operations":[],
+          "hit_ratio":"x","recovery":3,"lookups":null})"));
+  EXPECT_ERROR(EBADMSG, status_text("{}"));
+  EXPECT_ERROR(EBADMSG, status_text("not json"));
+  EXPECT_ERROR(EBADMSG, status_text("[]"));
+}
+
+}  // namespace
+}  // namespace kvcachefs
