@@ -5,6 +5,7 @@
 #include <linux/capability.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -58,8 +59,9 @@ bool is_dead(int code) { return code == ENOTCONN || code == ECONNABORTED; }
 Result<void> detach_dead(const std::string& mountpoint, const Note& note,
                          std::string& problem) {
   for (int i = 0; i < kMaxStacked; ++i) {
-    struct stat status;
-    if (::lstat(mountpoint.c_str(), &status) == 0 || !is_dead(errno)) return {};
+    // A dead mount's attributes may still be in the kernel's cache; this is always asked.
+    struct statfs status;
+    if (::statfs(mountpoint.c_str(), &status) == 0 || !is_dead(errno)) return {};
     const auto table = TRY(read_mount_table());
     const auto entry = mount_on(table, mountpoint);
     if (!entry || !entry->is_ours()) {

@@ -61,7 +61,7 @@ Result<void> Files::truncate_at_open(Inode& inode, Tier& tier, const Caller& cal
   {
     InodeRecord next = inode.record;
     Edit edit;
-    if (TRY(strip_privileges(core_, inode.number, next, caller.uid == 0, edit))) {
+    if (TRY(strip_privileges(core_, inode.number, next, caller, caller.uid == 0, edit))) {
       next.ctime = file_clock_now();
       TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
     }

@@ -5,6 +5,10 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <sstream>
+#include <string>
+
 #include "fs/acl/acl.h"
 #include "fs/life/states.h"
 #include "fs/names/namespace.h"
@@ -24,6 +28,11 @@ bool is_supported(std::string_view name) {
          name.starts_with("security.") || is_acl(name);
 }
 
+// "user." alone names nothing.
+bool is_named(std::string_view name) {
+  return is_acl(name) || name.find('.') + 1 < name.size();
+}
+
 // A time of utimensat(2) for the backing file.
 timespec time_argument(const std::optional<UnixNanos>& time) {
   if (!time) return timespec{.tv_sec = 0, .tv_nsec = UTIME_OMIT};
@@ -31,14 +40,32 @@ timespec time_argument(const std::optional<UnixNanos>& time) {
   return to_timespec(*time);
 }
 
+// Whether the caller is in the group, or is root. Supplementary groups are not in a request; a
+// caller that is gone has none.
+bool may_keep_group(const Caller& caller, gid_t group) {
+  if (caller.uid == 0 || caller.gid == group) return true;
+  std::ifstream status("/proc/" + std::to_string(caller.pid) + "/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    if (!line.starts_with("Groups:")) continue;
+    std::istringstream groups(line.substr(7));
+    for (gid_t one = 0; groups >> one;) {
+      if (one == group) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<bool> strip_privileges(Core& core, InodeNumber number, InodeRecord& record,
-                              bool keep_ids, Edit& edit) {
+                              const Caller& caller, bool keep_ids, Edit& edit) {
   bool changed = false;
   if (!keep_ids) {
     std::uint32_t strip = record.mode & S_ISUID;
-    if ((record.mode & S_IXGRP) != 0) strip |= record.mode & S_ISGID;
+    const bool group_executes = (record.mode & S_IXGRP) != 0;
+    if ((record.mode & S_ISGID) != 0 && (group_executes || !may_keep_group(caller, record.gid)))
+      strip |= S_ISGID;
     changed = strip != 0;
     record.mode &= ~strip;
   }
@@ -53,7 +80,7 @@ Result<bool> strip_privileges(Core& core, InodeNumber number, InodeRecord& recor
 Result<bool> has_privileges(Core& core, const Inode& inode) {
   const InodeRecord& record = inode.record;
   if ((record.mode & S_ISUID) != 0) return true;
-  if ((record.mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP)) return true;
+  if ((record.mode & S_ISGID) != 0) return true;
   if ((record.flags & kInodeHasXattr) == 0) return false;
   return TRY(core.catalog.find_xattr(inode.number, kCapabilityXattr)).has_value();
 }
@@ -144,7 +171,7 @@ Result<AttributesReply> Attributes::set_attributes(InodeNumber number,
     if (regular && (chown || change.kill_suid_sgid || change.size)) {
       const bool keep_ids =
           !chown && !change.kill_suid_sgid && (change.size ? caller.uid == 0 : true);
-      TRY(strip_privileges(core_, number, next, keep_ids, edit));
+      TRY(strip_privileges(core_, number, next, caller, keep_ids, edit));
     }
     if (change.mode) {
       next.mode = (next.mode & S_IFMT) | (*change.mode & 07777);
@@ -190,6 +217,7 @@ Result<void> Attributes::set_acl(Inode& inode, std::string_view name, std::strin
 Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
                                    std::string_view value, int flags, bool kill_sgid) {
   if (!is_supported(name)) return fail(EOPNOTSUPP, "xattr namespace");
+  if (!is_named(name)) return fail(EINVAL, "xattr name");
   if (value.size() > kLongestXattr) return fail(E2BIG, "xattr value");
   const InodePtr inode = TRY(core_.table.get(number));
   const std::lock_guard lock(inode->mutex);

@@ -31,11 +31,12 @@ class Attributes {
 
 inline constexpr std::string_view kCapabilityXattr = "security.capability";
 
-// What a write, truncate or chown by somebody who may not keep them takes from a file: suid,
-// sgid (where the group may execute), and file capabilities (from everybody). `keep_ids`: the
-// caller may keep suid and sgid. Adds to the edit; true when something changed.
+// What a write, truncate or chown takes from a file, as ext4 does (setattr_should_drop_suidgid,
+// fs/attr.c): suid; sgid where the group may execute, or where the caller is not in the file's
+// group; and file capabilities, from everybody. With `keep_ids` (the caller may keep suid and
+// sgid) only the last. Adds to the edit; true when something changed.
 Result<bool> strip_privileges(Core& core, InodeNumber number, InodeRecord& record,
-                              bool keep_ids, Edit& edit);
+                              const Caller& caller, bool keep_ids, Edit& edit);
 
 // Whether a write would have something to strip: such a file's writes must come to the daemon.
 // The caller holds the inode's lock.

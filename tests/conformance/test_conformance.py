@@ -31,6 +31,9 @@ allow_remount = true
 [dummy_auth]
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 """
+# The C library knows the limit of links from a table of filesystem types, without FUSE in it: the
+# suite does not run this case on any FUSE filesystem.
+NEVER_ON_FUSE = {"link::link_count_max"}
 MIN_PJDFSTEST_CASES = 390  # What this version runs; fewer means that it did not run in full.
 
 FSX_WEIGHTS = """
@@ -67,30 +70,39 @@ def binaries():
 
 
 def run_pjdfstest(binaries, path, config):
-    """Runs all of it in `path`: ({failed case: message}, number passed, number skipped)."""
+    """Runs all of it in `path`: ({failed case: message}, number passed, skipped cases)."""
     done = subprocess.run(
         [os.path.join(binaries, "pjdfstest"), "-c", config, "-p", path, "-s", "/dev/shm"],
         capture_output=True, text=True, timeout=300 * kvmount.SLOWNESS, check=False,
-        cwd="/", env={**os.environ, "NO_COLOR": "1", "RUST_BACKTRACE": "0"})
-    failed, last = {}, None
+        cwd="/", env={**os.environ, "NO_COLOR": "1", "RUST_BACKTRACE": "0",
+                      "PATH": f"{os.path.dirname(config)}:{os.environ['PATH']}"})
+    failed, skipped, last = {}, set(), None
     for line in done.stdout.splitlines():
         case = re.match(r"(\S+)\s+(ok|FAILED|skipped)$", line)
         if case:
             last = case[1] if case[2] == "FAILED" else None
             if last:
                 failed[last] = ""
+            if case[2] == "skipped":
+                skipped.add(case[1])
         elif last and line.strip():
             failed[last] += line.strip() + " "
     summary = re.search(r"Summary: (\d+) failed, (\d+) skipped, (\d+) passed", done.stdout)
     assert summary, f"pjdfstest did not finish:\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
     assert int(summary[1]) == len(failed), "cannot read the output of pjdfstest"
-    return failed, int(summary[3]), int(summary[2])
+    assert int(summary[2]) == len(skipped), "cannot read the output of pjdfstest"
+    return failed, int(summary[3]), skipped
 
 
 @pytest.fixture(scope="session")
 def config(tmp_path_factory):
     path = tmp_path_factory.mktemp("pjdfstest") / "config.toml"
     path.write_text(PJDFSTEST_CONFIG, encoding="utf-8")
+    # The suite remounts read-only by mount(8), which would look for a helper of this type that is
+    # installed; what is tested is the kernel's and the filesystem's part.
+    wrapper = path.parent / "mount"
+    wrapper.write_text('#!/bin/sh\nexec /bin/mount -i "$@"\n', encoding="utf-8")
+    wrapper.chmod(0o755)
     return str(path)
 
 
@@ -106,20 +118,20 @@ def control(binaries, config):
 def test_pjdfstest(binaries, config, control, data_path):
     excluded, passed, skipped = control
     assert passed + len(excluded) >= MIN_PJDFSTEST_CASES
-    # Removing and truncating as the suite does needs devices and set-id bits like ext4's.
-    with kvmount.Mount(f"pjdfstest-{data_path}", data_path=data_path,
+    # Devices and set-id bits as on ext4; a short name, for sockets' paths have 107 bytes.
+    with kvmount.Mount("pj", data_path=data_path,
                        options=["-o", "dev,suid"]) as mount:
         os.chmod(mount.mnt, 0o755)
         if kvmount.PLAIN:
             pytest.skip("the control is the ext4 of this test")
         failed, good, left_out = run_pjdfstest(binaries, mount.mnt, config)
-    print(f"pjdfstest {data_path}: {good} passed, {len(failed)} failed, {left_out} skipped; "
-          f"ext4: {passed} passed, {len(excluded)} failed, {skipped} skipped")
+    print(f"pjdfstest {data_path}: {good} passed, {len(failed)} failed, {left_out or 'none'} "
+          f"skipped; ext4: {passed} passed, {len(excluded)} failed, {skipped or 'none'} skipped")
     worse = {case: text for case, text in failed.items() if case not in excluded}
     assert not worse, "fails here and not on ext4:\n" + "\n".join(
         f"  {case}: {text[:400]}" for case, text in sorted(worse.items()))
-    assert left_out <= skipped, "cases are skipped here that run on ext4"
-    assert good >= passed
+    assert left_out <= skipped | NEVER_ON_FUSE, "cases are skipped here that run on ext4"
+    assert good + len(left_out) >= passed
 
 
 @pytest.mark.limit(240)

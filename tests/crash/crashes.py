@@ -23,7 +23,6 @@ class Victim:
     """The daemon of a mount, held so that it can be killed when its state cannot be read."""
 
     def __init__(self, mount):
-        self.mount = mount
         self.pid = mount.pid()
         self._pidfd = os.pidfd_open(self.pid)
 
@@ -31,12 +30,11 @@ class Victim:
         return not select.select([self._pidfd], [], [], 0)[0]
 
     def kill(self):
-        """SIGKILL, unless it has died already; then the dead mount is detached."""
+        """SIGKILL, unless it has died already. The dead mount stays."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         assert kvmount.wait_pidfd(self._pidfd, 30), f"daemon {self.pid} survived SIGKILL"
         os.close(self._pidfd)
-        kvmount.lazy_unmount(self.mount.mnt)
 
 
 def end_leftover(mount):

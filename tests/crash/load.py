@@ -21,7 +21,7 @@ MAX_FILES = 32  # per worker: the check after each crash reads all of them
 # What a caller may see from a daemon that was killed or a disk that was shut down.
 CRASH_ERRNOS = {
     errno.ENOTCONN, errno.ECONNABORTED, errno.ECONNREFUSED, errno.EIO, errno.ESTALE,
-    errno.EROFS, errno.ESHUTDOWN, errno.ENODEV,
+    errno.EROFS, errno.ESHUTDOWN, errno.ENODEV, errno.ECANCELED, errno.EINTR,
 }
 RENAME_EXCHANGE = 2
 AT_FDCWD = -100

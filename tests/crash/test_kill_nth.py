@@ -92,6 +92,7 @@ class Step:
             tracer.wait()
         if died:
             victim.kill()
+            kvmount.lazy_unmount(self.mount.mnt)
         return died
 
     def _wait_sealed(self, victim):

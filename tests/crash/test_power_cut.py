@@ -61,6 +61,7 @@ class PowerCut:
         daemon.kill()
         running.join()
         self.databases.join()
+        kvmount.lazy_unmount(self.mount.mnt)
         power.power_up(self.disk)
         self.mount.start()
         recovery = self.mount.status()["recovery"]

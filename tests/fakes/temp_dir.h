@@ -17,10 +17,10 @@ namespace kvcachefs::testing {
 
 class TempDir {
  public:
-  TempDir() {
+  explicit TempDir(const char* usual_base = "/var/tmp") {
     const char* base = std::getenv("KVCACHEFS_TEST_DIR");
     std::string pattern =
-        std::string(base != nullptr ? base : "/var/tmp") + "/kvcachefs-test-XXXXXX";
+        std::string(base != nullptr ? base : usual_base) + "/kvcachefs-test-XXXXXX";
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp: " + pattern);
     path_ = pattern;
   }

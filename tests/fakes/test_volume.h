@@ -12,9 +12,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -22,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/base/log.h"
 #include "backend/device_dir.h"
 #include "fs/volume.h"
 #include "metadata/catalog.h"
@@ -151,6 +155,9 @@ class TestVolume {
   static constexpr Caller kRoot{.uid = 0, .gid = 0, .pid = 1, .umask = 0};
 
   explicit TestVolume(TestVolumeOptions options = {}) : options_(options) {
+    // What a run logs is not what a test looks at.
+    if (std::getenv("KVCACHEFS_TEST_LOG") == nullptr)
+      must(log_open({.file = "", .level = LogLevel::kOff}));
     if (!options_.rocksdb) store_ = std::make_shared<MemoryStore>();
     for (int i = 0; i < options_.devices; ++i) {
       device_paths_.push_back(dir_ / ("device" + std::to_string(i)));
@@ -341,7 +348,8 @@ class TestVolume {
   }
 
   const TestVolumeOptions options_;
-  TempDir dir_;
+  // In memory: what a power cut takes is the test's choice, and syncs cost nothing.
+  TempDir dir_{"/dev/shm"};
   std::vector<std::string> device_paths_;
   std::shared_ptr<Store> store_;
   std::shared_ptr<Faults> faults_;

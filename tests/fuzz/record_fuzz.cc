@@ -69,8 +69,9 @@ void read_catalog(std::string_view bytes) {
     batch.put(into, "o" + number, value);
     batch.put(into, value, value);
   }
-  for (const char* key : {"run", "uuid", "device/\0\0\0\0"})
-    batch.put(Table::kMeta, key, value);
+  batch.put(Table::kMeta, "run", value);
+  batch.put(Table::kMeta, "uuid", value);
+  batch.put(Table::kMeta, std::string("device/\0\0\0\0", 11), value);
   require(below.write(batch).ok());
 
   (void)c.find_inode(5);
@@ -109,7 +110,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } else {
     bytes = seeds()[reader % seeds().size()];
     for (std::size_t at = 2; at + 3 <= size; at += 3) {
-      const std::size_t offset = (data[at] << 8 | data[at + 1]) % bytes.size();
+      const std::size_t offset = (std::size_t{data[at]} << 8 | data[at + 1]) % bytes.size();
       bytes[offset] = static_cast<char>(data[at + 2]);
     }
   }

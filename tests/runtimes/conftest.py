@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import importlib.metadata
 import json
 import os
 import shutil
@@ -48,9 +49,25 @@ def _fingerprint():
     return total.hexdigest()
 
 
+def _has_requirements():
+    for path in REQUIREMENTS:
+        with open(path) as file:
+            for line in file:
+                name, pinned, version = line.strip().partition("==")
+                try:
+                    if pinned and importlib.metadata.version(name) != version:
+                        return False
+                except importlib.metadata.PackageNotFoundError:
+                    return False
+    return True
+
+
 @pytest.fixture(scope="session")
 def venv_python():
-    """An interpreter that has what requirements.txt lists; built anew when that changes."""
+    """An interpreter that has what requirements.txt lists: this one, or one in a venv that is
+    built anew when the list changes."""
+    if _has_requirements():
+        return sys.executable
     python = os.path.join(ENVIRONMENT, "bin", "python")
     stamp = os.path.join(ENVIRONMENT, "stamp")
     os.makedirs(os.path.dirname(ENVIRONMENT), exist_ok=True)

@@ -569,7 +569,7 @@ def permissions_on_own_files(t):
     for mode in (0o700, 0o600, 0o500, 0o400, 0o300, 0o200, 0o100, 0):
         t(os.chmod, "d", mode)
         t(os.stat, "d/f")
-        t(os.listdir, "d")
+        t(listing, "d")
         t(write_file, f"d/new{mode:o}")
         t(os.rename, "d/f", "d/f")
         t(os.access, "d", os.R_OK | os.W_OK | os.X_OK)

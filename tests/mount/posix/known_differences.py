@@ -26,4 +26,8 @@ KNOWN = [
           "ext4 keeps all of an inode's xattrs in one 4 KiB block; ours may be larger"),
     Known("seek_limits", "lseek(fd, *) = EINVAL", "lseek(fd, *) = *",
           "ext4 knows its largest file when seeking; FUSE finds out when writing"),
+    Known("time_stamps_of_names", "  'p' moved atime", "  'p' moved nothing",
+          "a directory's atime is not kept: each listing would cost a metadata write"),
+    Known("time_stamps_of_names", "  'p/s' moved atime", "  'p/s' moved nothing",
+          "a symlink's atime is not kept, and the kernel caches its target"),
 ]

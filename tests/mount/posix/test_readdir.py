@@ -114,7 +114,9 @@ def test_two_readers_one_descriptor(shared_mount, seed):
     fd = os.open(directory, os.O_RDONLY)
     try:
         assert len(os.listdir(fd)) == STAYING
-        assert len(os.listdir(os.dup(fd))) == STAYING
+        copy = os.dup(fd)
+        assert len(os.listdir(copy)) == STAYING
+        os.close(copy)
         os.unlink(f"{directory}/stays-000000")
         assert len(os.listdir(fd)) == STAYING - 1
     finally:

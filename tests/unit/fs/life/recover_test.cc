@@ -1,0 +1,295 @@
+// What a start makes of what the last run left.
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/fakes/test_volume.h"
+
+namespace kvcachefs {
+namespace {
+
+using testing::must;
+using testing::TestVolume;
+using testing::write_file;
+
+constexpr Caller kRoot = TestVolume::kRoot;
+
+TEST(Recovery, TellsTheKindsOfEndApart) {
+  TestVolume volume;
+  EXPECT_EQ("new", volume->recovery().kind);
+  volume.settle();
+  EXPECT_EQ("clean", volume->recovery().kind);
+  volume.crash_daemon();
+  EXPECT_EQ("daemon", volume->recovery().kind);
+  volume.crash_machine();
+  EXPECT_EQ("machine", volume->recovery().kind);
+  // A crash of the daemon after a crash of the machine is one of the daemon.
+  volume.crash_daemon();
+  EXPECT_EQ("daemon", volume->recovery().kind);
+}
+
+TEST(Recovery, DaemonCrashDropsWhatWasNotPublished) {
+  TestVolume volume;
+  const Created made = volume.create(kRootInode, "f");
+  const std::string backing = volume.backing_path_of(made.entry.inode);
+  volume.write(*made.opened.file, "bytes");
+  volume.crash_daemon();
+  EXPECT_EQ(1u, volume->recovery().dropped);
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "f"));
+  EXPECT_FALSE(TestVolume::exists(backing));
+  EXPECT_EQ(0u, volume->counts().unsealed);
+}
+
+TEST(Recovery, DaemonCrashKeepsWhatWasPublishedAndEqual) {
+  TestVolume volume;
+  volume.store_file(kRootInode, "f", "bytes");
+  volume.crash_daemon();
+  EXPECT_EQ(0u, volume->recovery().dropped);
+  EXPECT_EQ(1u, volume->counts().unsealed);
+  EXPECT_EQ("bytes", must(volume.read_path("f")));
+  volume.settle();
+  EXPECT_EQ(DataState::kSealed, volume.state_of(must(volume.resolve("f"))));
+}
+
+TEST(Recovery, DaemonCrashDropsWhatChangedAfterItsFlush) {
+  TestVolume volume;
+  const Created made = volume.create(kRootInode, "f");
+  EXPECT_OK(volume->flush(*made.opened.file));
+  volume.write(*made.opened.file, "bytes");
+  volume.crash_daemon();
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "f"));
+}
+
+TEST(Recovery, DaemonCrashKeepsWhatWasFsyncedEvenIfItChanged) {
+  TestVolume volume;
+  const Created made = volume.create(kRootInode, "f");
+  EXPECT_OK(volume->fsync(*made.opened.file, false));
+  volume.write(*made.opened.file, "bytes");
+  volume.crash_daemon();
+  EXPECT_EQ("bytes", must(volume.read_path("f")));
+}
+
+TEST(Recovery, DaemonCrashKeepsMutableFiles) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  OpenFile& writer = volume.open(inode, O_RDWR);
+  volume.write(writer, "BY");
+  volume.crash_daemon();
+  EXPECT_EQ("BYtes", must(volume.read_path("f")));
+}
+
+TEST(Recovery, DaemonCrashBringsTheOldBytesBack) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "old");
+  const std::string old_backing = volume.backing_path_of(inode);
+  OpenFile& writer = volume.open(inode, O_WRONLY | O_TRUNC);
+  const std::string new_backing = volume.backing_path_of(inode);
+  volume.write(writer, "new");
+  volume.crash_daemon();
+  EXPECT_EQ("old", must(volume.read_path("f")));
+  EXPECT_EQ(old_backing, volume.backing_path_of(inode));
+  EXPECT_FALSE(TestVolume::exists(new_backing));
+  EXPECT_EQ(DataState::kPublished, volume.state_of(inode));
+  volume.settle();
+  EXPECT_EQ(DataState::kSealed, volume.state_of(inode));
+}
+
+TEST(Recovery, MachineCrashBringsSealedBytesBackAndDropsOthers) {
+  TestVolume volume;
+  const InodeNumber sealed = volume.store_file(kRootInode, "sealed", "old");
+  volume.settle();
+  volume.store_file(kRootInode, "published", "old");
+  for (const char* name : {"sealed", "published"})
+    volume.write(volume.open(must(volume.resolve(name)), O_WRONLY | O_TRUNC), "new");
+  volume.crash_machine();
+  EXPECT_EQ("old", must(volume.read_path("sealed")));
+  EXPECT_EQ(DataState::kSealed, volume.state_of(sealed));
+  EXPECT_ERROR(ENOENT, volume.resolve("published"));
+  EXPECT_EQ(0u, volume->counts().unsealed);
+}
+
+TEST(Recovery, MachineCrashKeepsSealedAndFsyncedOnly) {
+  TestVolume volume;
+  volume.store_file(kRootInode, "sealed", "sealed");
+  volume.settle();
+  volume.store_file(kRootInode, "published", "published");
+  const Created fsynced = volume.create(kRootInode, "fsynced");
+  volume.write(*fsynced.opened.file, "fsynced");
+  EXPECT_OK(volume->fsync(*fsynced.opened.file, false));
+  const Created unpublished = volume.create(kRootInode, "unpublished");
+  volume.write(*unpublished.opened.file, "unpublished");
+  volume.crash_machine();
+  EXPECT_EQ((std::vector<std::string>{"sealed", "fsynced"}), volume.names_in(kRootInode));
+  EXPECT_EQ("sealed", must(volume.read_path("sealed")));
+  EXPECT_EQ("fsynced", must(volume.read_path("fsynced")));
+  EXPECT_EQ(2u, volume->recovery().dropped);
+}
+
+TEST(Recovery, MachineCrashKeepsMutableFilesThatStillHaveTheirSealedBytes) {
+  TestVolume volume;
+  volume.store_file(kRootInode, "intact", "bytes");
+  volume.store_file(kRootInode, "changed", "bytes");
+  volume.store_file(kRootInode, "cut", "bytes");
+  volume.settle();
+  for (const char* name : {"intact", "changed", "cut"}) {
+    OpenFile& writer = volume.open(must(volume.resolve(name)), O_RDWR);
+    if (name == std::string("changed")) volume.write(writer, "B");
+    if (name == std::string("cut")) {
+      SetAttributes change;
+      change.size = 3;
+      EXPECT_OK(volume->set_attributes(must(volume.resolve(name)), change, &writer, kRoot));
+    }
+  }
+  volume.crash_machine();
+  EXPECT_EQ("bytes", must(volume.read_path("intact")));
+  EXPECT_ERROR(ENOENT, volume.resolve("changed"));
+  EXPECT_ERROR(ENOENT, volume.resolve("cut"));
+}
+
+TEST(Recovery, MachineCrashMayTakeBackingFilesThatWereNeverSynced) {
+  TestVolume volume;
+  const Created fsynced = volume.create(kRootInode, "fsynced");
+  EXPECT_OK(volume->fsync(*fsynced.opened.file, false));
+  const InodeNumber published = volume.store_file(kRootInode, "published", "x");
+  const std::string backing = volume.backing_path_of(published);
+  const std::string synced = volume.backing_path_of(fsynced.entry.inode);
+  volume.pull_plug();
+  ASSERT_EQ(0, ::unlink(backing.c_str()));
+  ASSERT_EQ(0, ::unlink(synced.c_str()));
+  volume.run();
+  EXPECT_TRUE(volume.names_in(kRootInode).empty());
+}
+
+TEST(Recovery, OrphansOfTheLastRunAreRemoved) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  const std::string backing = volume.backing_path_of(inode);
+  must(volume->set_xattr(inode, "user.x", "y", 0, false));
+  volume.open(inode, O_RDONLY);
+  EXPECT_OK(volume->unlink(kRootInode, "f"));
+  const Created nameless = must(volume->make_tmpfile(kRootInode, 0600, O_RDWR, kRoot));
+  const std::string nameless_backing = volume.backing_path_of(nameless.entry.inode);
+  const InodeNumber dir = volume.mkdir(kRootInode, "d");
+  EXPECT_OK(volume->rmdir(kRootInode, "d"));
+  volume.crash_daemon();
+  EXPECT_FALSE(TestVolume::exists(backing));
+  EXPECT_FALSE(TestVolume::exists(nameless_backing));
+  for (const InodeNumber gone : {inode, nameless.entry.inode, dir})
+    EXPECT_FALSE(must(volume.catalog().find_inode(gone)));
+  EXPECT_TRUE(must(volume.catalog().list_xattrs(inode)).empty());
+  EXPECT_TRUE(must(volume.catalog().list_orphan_inodes(10)).empty());
+  EXPECT_TRUE(must(volume.catalog().list_unsealed(0, 10)).empty());
+}
+
+TEST(Recovery, BackingFilesWithoutARecordAreRemovedAfterACrash) {
+  TestVolume volume;
+  volume.store_file(kRootInode, "f", "bytes");
+  const ObjectId stray = must(volume.catalog().next_id());
+  write_file(volume.backing_path(stray), "stray");
+  volume.crash_daemon();
+  volume.start();
+  EXPECT_TRUE(
+      TestVolume::wait_for([&] { return !TestVolume::exists(volume.backing_path(stray)); }));
+  EXPECT_EQ("bytes", must(volume.read_path("f")));
+}
+
+TEST(Recovery, AnUnlinkThatFailedIsTriedAgain) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  const ObjectId object = volume.record_of(inode).object;
+  volume->forget(inode, 1);
+  volume.faults().unremovable.insert(object);
+  EXPECT_OK(volume->unlink(kRootInode, "f"));
+  volume.start();
+  volume.stop_cleanly();
+  EXPECT_TRUE(TestVolume::exists(volume.backing_path(object)));
+  volume.run();
+  EXPECT_FALSE(TestVolume::exists(volume.backing_path(object)));
+  EXPECT_TRUE(must(volume.catalog().list_orphan_objects(0, 10)).empty());
+}
+
+TEST(Recovery, AttributesSetAfterPublicationSurvive) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  SetAttributes change;
+  change.atime = 1'000'000'000;
+  change.mtime = 2'000'000'000;
+  change.mode = 0600;
+  change.uid = 7;
+  EXPECT_OK(volume->set_attributes(inode, change, nullptr, kRoot));
+  volume.crash_daemon();
+  EXPECT_EQ("bytes", must(volume.read_path("f")));
+  const struct stat after = volume.stat_of(inode);
+  EXPECT_EQ(2'000'000'000, to_nanos(after.st_mtim));
+  EXPECT_EQ(static_cast<mode_t>(S_IFREG | 0600), after.st_mode);
+  EXPECT_EQ(7u, after.st_uid);
+}
+
+TEST(Recovery, AMissingBackingFileIsAMissAndCounted) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  must(volume->link(inode, kRootInode, "g"));
+  volume.store_file(kRootInode, "good", "good");
+  volume.settle();
+  ASSERT_EQ(0, ::unlink(volume.backing_path_of(inode).c_str()));
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "f"));
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "g"));
+  EXPECT_EQ(1u, volume->counts().lost);
+  EXPECT_EQ("good", must(volume.read_path("good")));
+  // The name can be stored again.
+  volume.store_file(kRootInode, "f", "again");
+  EXPECT_EQ("again", must(volume.read_path("f")));
+}
+
+TEST(Recovery, AMissingBackingFileMakesHandlesStale) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  ASSERT_EQ(0, ::unlink(volume.backing_path_of(inode).c_str()));
+  EXPECT_ERROR(ESTALE, volume->open(inode, O_RDONLY, kRoot));
+  EXPECT_ERROR(ESTALE, volume->attributes(volume.store_file(kRootInode, "x", "") + 1000));
+}
+
+TEST(Recovery, ASealedFileThatWasCutOrGrownIsQuarantined) {
+  TestVolume volume;
+  for (const std::int64_t size : {0, 4, 6}) {
+    const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+    volume.settle();
+    const std::string backing = volume.backing_path_of(inode);
+    ASSERT_EQ(0, ::truncate(backing.c_str(), size));
+    EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "f"));
+    EXPECT_EQ(1u, volume->counts().damaged);
+    EXPECT_FALSE(TestVolume::exists(backing));
+    EXPECT_TRUE(TestVolume::exists(
+        volume.device_paths().front() + "/quarantine/" +
+        std::filesystem::path(backing).filename().string()));
+  }
+}
+
+TEST(Recovery, IsTheSameWithTheRealDatabase) {
+  TestVolume volume({.rocksdb = true, .devices = 1, .volume = {}});
+  volume.store_file(kRootInode, "sealed", "sealed");
+  volume.settle();
+  volume.store_file(kRootInode, "published", "published");
+  volume.create(kRootInode, "unpublished");
+  volume.crash_daemon();
+  EXPECT_EQ("daemon", volume->recovery().kind);
+  EXPECT_EQ((std::vector<std::string>{"sealed", "published"}), volume.names_in(kRootInode));
+  volume.crash_machine();
+  EXPECT_EQ("machine", volume->recovery().kind);
+  EXPECT_EQ(std::vector<std::string>{"sealed"}, volume.names_in(kRootInode));
+  EXPECT_EQ("sealed", must(volume.read_path("sealed")));
+}
+
+TEST(Recovery, RefusesToRunWithoutOneOfItsDevices) {
+  TestVolume volume;
+  volume.store_file(kRootInode, "f", "bytes");
+  volume.stop_cleanly();
+  ASSERT_EQ(0, ::rename(volume.device_paths().front().c_str(),
+                        (volume.directory() + "/elsewhere").c_str()));
+  ASSERT_EQ(0, ::mkdir(volume.device_paths().front().c_str(), 0700));
+  EXPECT_ERROR(ENODEV, volume.try_run());
+}
+
+}  // namespace
+}  // namespace kvcachefs

@@ -1,0 +1,278 @@
+// The states of a file's data while nothing goes wrong.
+#include <sys/stat.h>
+
+#include "backend/base/crc32c.h"
+#include "tests/fakes/test_volume.h"
+
+namespace kvcachefs {
+namespace {
+
+using testing::must;
+using testing::TestVolume;
+
+constexpr Caller kRoot = TestVolume::kRoot;
+
+std::uint32_t sum_of(std::string_view bytes) {
+  return crc32c(0, std::as_bytes(std::span(bytes.data(), bytes.size())));
+}
+
+TEST(States, ANewFileIsUnpublishedUntilItsFlush) {
+  TestVolume volume;
+  const Created made = volume.create(kRootInode, "f");
+  EXPECT_EQ(DataState::kUnpublished, volume.state_of(made.entry.inode));
+  EXPECT_EQ(1u, volume->counts().unsealed);
+  volume.write(*made.opened.file, "bytes");
+  EXPECT_OK(volume->flush(*made.opened.file));
+  InodeRecord record = volume.record_of(made.entry.inode);
+  EXPECT_EQ(DataState::kPublished, record.state);
+  EXPECT_EQ(5u, record.stamp.size);
+  // FLUSH is not the end of writing: the next one, or the release, takes a new stamp.
+  volume.write(*made.opened.file, "more bytes");
+  volume->release(*made.opened.file);
+  record = volume.record_of(made.entry.inode);
+  EXPECT_EQ(DataState::kPublished, record.state);
+  EXPECT_EQ(10u, record.stamp.size);
+}
+
+TEST(States, AReadersFlushPublishesNothing) {
+  TestVolume volume;
+  const Created made = volume.create(kRootInode, "f");
+  OpenFile& reader = volume.open(made.entry.inode, O_RDONLY);
+  EXPECT_OK(volume->flush(reader));
+  EXPECT_EQ(DataState::kUnpublished, volume.state_of(made.entry.inode));
+  volume->release(reader);
+  volume.close(*made.opened.file);
+}
+
+TEST(States, TheSealRecordsTheChecksumsOfTheBytes) {
+  TestVolume volume;
+  std::string bytes(kChecksumChunk + 1000, 'x');
+  bytes[kChecksumChunk + 5] = 'y';
+  const InodeNumber inode = volume.store_file(kRootInode, "f", bytes);
+  volume.settle();
+  const InodeRecord record = volume.record_of(inode);
+  EXPECT_EQ(DataState::kSealed, record.state);
+  EXPECT_EQ(bytes.size(), record.stamp.size);
+  const ObjectRecord object = *must(volume.catalog().find_object(record.object));
+  EXPECT_EQ(inode, object.inode);
+  EXPECT_EQ(record.stamp, object.sealed);
+  const std::vector<std::uint32_t> expected{sum_of(bytes.substr(0, kChecksumChunk)),
+                                            sum_of(bytes.substr(kChecksumChunk))};
+  EXPECT_EQ(expected, object.chunk_crc32c);
+  EXPECT_TRUE(must(volume.catalog().list_unsealed(0, 10)).empty());
+}
+
+TEST(States, TheSealCountsHolesAsZeros) {
+  TestVolume volume;
+  const Created made = volume.create(kRootInode, "f");
+  volume.write(*made.opened.file, "end", 3 * kChecksumChunk);
+  volume.close(*made.opened.file);
+  volume.settle();
+  const ObjectRecord object =
+      *must(volume.catalog().find_object(volume.record_of(made.entry.inode).object));
+  const std::uint32_t zeros = sum_of(std::string(kChecksumChunk, '\0'));
+  EXPECT_EQ((std::vector<std::uint32_t>{zeros, zeros, zeros, sum_of("end")}),
+            object.chunk_crc32c);
+}
+
+TEST(States, TheSealerWaitsForTheLastWriter) {
+  TestVolume volume;
+  volume.start();
+  const Created made = volume.create(kRootInode, "f");
+  volume.write(*made.opened.file, "bytes");
+  EXPECT_OK(volume->flush(*made.opened.file));
+  // Another file's seal shows that the sealer has been here.
+  const InodeNumber other = volume.store_file(kRootInode, "other", "x");
+  EXPECT_TRUE(TestVolume::wait_for(
+      [&] { return volume.state_of(other) == DataState::kSealed; }));
+  EXPECT_EQ(DataState::kPublished, volume.state_of(made.entry.inode));
+  volume->release(*made.opened.file);
+  EXPECT_TRUE(TestVolume::wait_for(
+      [&] { return volume.state_of(made.entry.inode) == DataState::kSealed; }));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return volume->counts().unsealed == 0; }));
+  EXPECT_EQ(2u, volume->counts().sealed_total);
+}
+
+TEST(States, EmptyAndManyFilesAreSealed) {
+  TestVolume volume;
+  std::vector<InodeNumber> inodes;
+  for (int i = 0; i < 200; ++i)
+    inodes.push_back(volume.store_file(kRootInode, std::to_string(i), std::string(static_cast<std::size_t>(i), 'z')));
+  EXPECT_EQ(200u, volume->counts().unsealed);
+  volume.settle();
+  for (const InodeNumber inode : inodes) EXPECT_EQ(DataState::kSealed, volume.state_of(inode));
+  EXPECT_EQ(0u, volume->counts().unsealed);
+}
+
+TEST(States, OpenForWritingMakesASealedFileMutable) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  volume.settle();
+  volume->release(volume.open(inode, O_RDONLY));
+  EXPECT_EQ(DataState::kSealed, volume.state_of(inode));
+  OpenFile& writer = volume.open(inode, O_RDWR);
+  EXPECT_EQ(DataState::kMutable, volume.state_of(inode));
+  volume.write(writer, "BYTES");
+  volume.close(writer);
+  volume.settle();
+  const InodeRecord record = volume.record_of(inode);
+  EXPECT_EQ(DataState::kSealed, record.state);
+  EXPECT_EQ(std::vector<std::uint32_t>{sum_of("BYTES")},
+            must(volume.catalog().find_object(record.object))->chunk_crc32c);
+}
+
+TEST(States, AFileClosedUnchangedIsSealedWithTheChecksumsItHad) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  volume.settle();
+  // A record that no reading of the file would give.
+  const ObjectId id = volume.record_of(inode).object;
+  ObjectRecord object = *must(volume.catalog().find_object(id));
+  object.chunk_crc32c = {12345};
+  Edit edit;
+  edit.put_object(id, object);
+  must(volume.catalog().commit(std::move(edit)));
+  volume.close(volume.open(inode, O_RDWR));
+  volume.settle();
+  EXPECT_EQ(DataState::kSealed, volume.state_of(inode));
+  EXPECT_EQ(std::vector<std::uint32_t>{12345},
+            must(volume.catalog().find_object(id))->chunk_crc32c);
+}
+
+TEST(States, RewritingStartsANewObjectAndDropsTheOldOneWhenItIsPublished) {
+  TestVolume volume;
+  volume.start();
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "old");
+  const std::string old_backing = volume.backing_path_of(inode);
+  OpenFile& writer = volume.open(inode, O_WRONLY | O_TRUNC);
+  InodeRecord record = volume.record_of(inode);
+  EXPECT_EQ(DataState::kUnpublished, record.state);
+  EXPECT_NE(kNoObject, record.previous_object);
+  EXPECT_EQ(old_backing, volume.backing_path(record.previous_object));
+  EXPECT_EQ(0, volume.stat_of(inode).st_size);
+  volume.write(writer, "new!");
+  EXPECT_TRUE(TestVolume::exists(old_backing));
+  volume.close(writer);
+  record = volume.record_of(inode);
+  EXPECT_EQ(DataState::kPublished, record.state);
+  EXPECT_EQ(kNoObject, record.previous_object);
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !TestVolume::exists(old_backing); }));
+  EXPECT_EQ("new!", must(volume.read(inode)));
+}
+
+TEST(States, RewritingUnderAReaderTruncatesInPlace) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "old");
+  const ObjectId object = volume.record_of(inode).object;
+  OpenFile& reader = volume.open(inode, O_RDONLY);
+  OpenFile& writer = volume.open(inode, O_WRONLY | O_TRUNC);
+  const InodeRecord record = volume.record_of(inode);
+  EXPECT_EQ(object, record.object);
+  EXPECT_EQ(DataState::kMutable, record.state);
+  EXPECT_NE(0u, record.flags & kInodeKeep);
+  volume->release(reader);
+  volume.close(writer);
+}
+
+TEST(States, RewritingAnFsyncedFileTruncatesInPlace) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "old");
+  OpenFile& file = volume.open(inode, O_RDWR);
+  EXPECT_OK(volume->fsync(file, false));
+  volume.close(file);
+  const ObjectId object = volume.record_of(inode).object;
+  volume.rewrite(inode, "new");
+  EXPECT_EQ(object, volume.record_of(inode).object);
+  EXPECT_EQ("new", must(volume.read(inode)));
+}
+
+TEST(States, FsyncPublishesAndMarks) {
+  TestVolume volume;
+  const Created made = volume.create(kRootInode, "f");
+  volume.write(*made.opened.file, "bytes");
+  EXPECT_OK(volume->fsync(*made.opened.file, true));
+  const InodeRecord record = volume.record_of(made.entry.inode);
+  EXPECT_EQ(DataState::kPublished, record.state);
+  EXPECT_EQ(kInodeFsynced | kInodeKeep, record.flags & (kInodeFsynced | kInodeKeep));
+  volume.close(*made.opened.file);
+}
+
+TEST(States, TruncateOfAPublishedFileIsAChange) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  volume.settle();
+  SetAttributes change;
+  change.size = 2;
+  EXPECT_EQ(2, must(volume->set_attributes(inode, change, nullptr, kRoot)).attributes.st_size);
+  const InodeRecord record = volume.record_of(inode);
+  EXPECT_EQ(DataState::kMutable, record.state);
+  EXPECT_NE(0u, record.flags & kInodeKeep);
+  EXPECT_EQ("by", must(volume.read(inode)));
+  volume.settle();
+  EXPECT_EQ(DataState::kSealed, volume.state_of(inode));
+}
+
+TEST(States, OtherTimesKeepTheSeal) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  volume.settle();
+  SetAttributes change;
+  change.mtime = 1'000'000'001;
+  EXPECT_OK(volume->set_attributes(inode, change, nullptr, kRoot));
+  EXPECT_EQ(DataState::kSealed, volume.state_of(inode));
+  EXPECT_EQ(1'000'000'001, to_nanos(volume.stat_of(inode).st_mtim));
+  EXPECT_EQ(DataState::kSealed, volume.state_of(inode));
+  // And its checksums.
+  const InodeRecord record = volume.record_of(inode);
+  EXPECT_EQ(record.stamp, must(volume.catalog().find_object(record.object))->sealed);
+}
+
+TEST(States, AChangeUnderASealIsFoundAndSealedAnew) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  volume.settle();
+  // What a mapping that outlived its descriptor does.
+  const UniqueFd fd(::open(volume.backing_path_of(inode).c_str(), O_WRONLY));
+  ASSERT_EQ(1, ::pwrite(fd.get(), "B", 1, 0));
+  const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT}, {.tv_sec = 7, .tv_nsec = 0}};
+  ASSERT_EQ(0, ::futimens(fd.get(), times));
+  EXPECT_EQ("Bytes", must(volume.read_path("f")));
+  EXPECT_EQ(DataState::kMutable, volume.state_of(inode));
+  EXPECT_EQ(0u, volume->counts().damaged);
+  volume.settle();
+  const InodeRecord record = volume.record_of(inode);
+  EXPECT_EQ(DataState::kSealed, record.state);
+  EXPECT_EQ(std::vector<std::uint32_t>{sum_of("Bytes")},
+            must(volume.catalog().find_object(record.object))->chunk_crc32c);
+}
+
+TEST(States, AFileThatTheDiskRefusesIsPoisoned) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  must(volume->link(inode, kRootInode, "g"));
+  volume.store_file(kRootInode, "good", "x");
+  volume.faults().unsyncable.insert(volume.record_of(inode).object);
+  volume.start();
+  EXPECT_TRUE(TestVolume::wait_for([&] { return volume->counts().poisoned == 1; }));
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "f"));
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "g"));
+  EXPECT_TRUE(volume.notifications().has_entry(kRootInode, "f"));
+  EXPECT_TRUE(volume.notifications().has_entry(kRootInode, "g"));
+  EXPECT_EQ("x", must(volume.read_path("good")));
+}
+
+TEST(States, TwoDevicesShareTheFiles) {
+  TestVolume volume({.rocksdb = false, .devices = 2, .volume = {}});
+  std::set<std::uint32_t> used;
+  for (int i = 0; i < 8; ++i) {
+    const InodeNumber inode = volume.store_file(kRootInode, std::to_string(i), std::to_string(i));
+    used.insert(must(volume.catalog().find_object(volume.record_of(inode).object))->device);
+  }
+  EXPECT_EQ((std::set<std::uint32_t>{0, 1}), used);
+  volume.settle();
+  for (int i = 0; i < 8; ++i)
+    EXPECT_EQ(std::to_string(i), must(volume.read_path(std::to_string(i))));
+}
+
+}  // namespace
+}  // namespace kvcachefs

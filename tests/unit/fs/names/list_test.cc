@@ -1,0 +1,140 @@
+// Listing a directory: complete, in order, and steady while names come and go.
+#include <dirent.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "tests/fakes/seed.h"
+#include "tests/fakes/test_volume.h"
+
+namespace kvcachefs {
+namespace {
+
+using testing::must;
+using testing::TestVolume;
+
+std::vector<ListedEntry> list_some(TestVolume& volume, InodeNumber directory,
+                                   std::uint64_t after, std::size_t most, bool plus = false) {
+  std::vector<ListedEntry> entries;
+  must(volume->list(directory, after, plus, [&](const ListedEntry& listed) {
+    if (entries.size() == most) return false;
+    entries.push_back(listed);
+    return true;
+  }));
+  return entries;
+}
+
+TEST(Listing, BeginsWithDotAndDotDot) {
+  TestVolume volume;
+  const InodeNumber dir = volume.mkdir(kRootInode, "d");
+  const auto entries = list_some(volume, dir, 0, 10);
+  ASSERT_EQ(2u, entries.size());
+  EXPECT_EQ(".", entries[0].entry.name);
+  EXPECT_EQ(dir, entries[0].entry.inode);
+  EXPECT_EQ(1u, entries[0].entry.cookie);
+  EXPECT_EQ("..", entries[1].entry.name);
+  EXPECT_EQ(kRootInode, entries[1].entry.inode);
+  EXPECT_EQ(2u, entries[1].entry.cookie);
+  EXPECT_EQ(1u, list_some(volume, dir, 1, 10).size());
+  EXPECT_TRUE(list_some(volume, dir, 2, 10).empty());
+}
+
+TEST(Listing, GoesOnAfterAnyCookie) {
+  TestVolume volume;
+  for (int i = 0; i < 700; ++i) volume.mkdir(kRootInode, std::to_string(i));
+  std::vector<std::string> names;
+  std::uint64_t after = 0;
+  while (true) {
+    const auto some = list_some(volume, kRootInode, after, 37);
+    if (some.empty()) break;
+    for (const ListedEntry& listed : some) {
+      names.push_back(listed.entry.name);
+      EXPECT_LT(after, listed.entry.cookie);
+      after = listed.entry.cookie;
+    }
+  }
+  ASSERT_EQ(702u, names.size());
+  for (int i = 0; i < 700; ++i) EXPECT_EQ(std::to_string(i), names[static_cast<std::size_t>(i) + 2]);
+}
+
+TEST(Listing, ShowsEveryLastingNameOnceWhileOthersComeAndGo) {
+  TestVolume volume;
+  std::mt19937_64 random(testing::test_seed());
+  std::vector<std::string> lasting;
+  for (int i = 0; i < 400; ++i) {
+    lasting.push_back("keep" + std::to_string(i));
+    volume.mkdir(kRootInode, lasting.back());
+    volume.mkdir(kRootInode, "go" + std::to_string(i));
+  }
+  int made = 0;
+  std::map<std::string, int> seen;
+  std::uint64_t after = 0;
+  while (true) {
+    const auto some = list_some(volume, kRootInode, after, 1 + random() % 40);
+    if (some.empty() || made > 4000) break;
+    for (const ListedEntry& listed : some) ++seen[listed.entry.name];
+    after = some.back().entry.cookie;
+    for (int i = 0; i < 10; ++i) {
+      const Result<void> removed =
+          volume->rmdir(kRootInode, "go" + std::to_string(random() % 400));
+      EXPECT_TRUE(removed.ok() || removed.error().code == ENOENT);
+      if (made < 200) volume.mkdir(kRootInode, "new" + std::to_string(made++));
+    }
+  }
+  for (const std::string& name : lasting) EXPECT_EQ(1, seen[name]) << name;
+  for (const auto& [name, times] : seen) EXPECT_EQ(1, times) << name;
+}
+
+TEST(Listing, KeepsCookiesOverARestart) {
+  TestVolume volume;
+  for (int i = 0; i < 10; ++i) volume.mkdir(kRootInode, std::to_string(i));
+  const std::uint64_t after = list_some(volume, kRootInode, 0, 5).back().entry.cookie;
+  volume.settle();
+  volume.mkdir(kRootInode, "later");
+  const auto rest = list_some(volume, kRootInode, after, 100);
+  ASSERT_EQ(8u, rest.size());
+  EXPECT_EQ("3", rest.front().entry.name);
+  EXPECT_EQ("later", rest.back().entry.name);
+}
+
+TEST(Listing, PlusCountsALookupForEachEntryThatWasTaken) {
+  TestVolume volume;
+  for (int i = 0; i < 4; ++i) {
+    const InodeNumber inode = volume.store_file(kRootInode, std::to_string(i), "xy");
+    volume->forget(inode, 1);
+  }
+  EXPECT_EQ(0u, volume->counts().inodes_cached);
+  const auto entries = list_some(volume, kRootInode, 2, 3, true);
+  ASSERT_EQ(3u, entries.size());
+  EXPECT_EQ(3u, volume->counts().inodes_cached);
+  for (const ListedEntry& listed : entries) {
+    ASSERT_TRUE(listed.plus);
+    EXPECT_EQ(listed.entry.inode, listed.plus->inode);
+    EXPECT_EQ(2, listed.plus->attributes.st_size);
+    EXPECT_EQ(0, listed.plus->entry_timeout_s);
+    volume->forget(listed.entry.inode, 1);
+  }
+  EXPECT_EQ(0u, volume->counts().inodes_cached);
+}
+
+TEST(Listing, PlusLeavesOutAFileThatIsLost) {
+  TestVolume volume;
+  const InodeNumber lost = volume.store_file(kRootInode, "lost", "x");
+  volume.store_file(kRootInode, "found", "x");
+  ASSERT_EQ(0, ::unlink(volume.backing_path_of(lost).c_str()));
+  const auto entries = list_some(volume, kRootInode, 2, 10, true);
+  ASSERT_EQ(1u, entries.size());
+  EXPECT_EQ("found", entries.front().entry.name);
+  EXPECT_EQ(1u, volume->counts().lost);
+}
+
+TEST(Listing, OfARemovedDirectoryIsEmpty) {
+  TestVolume volume;
+  const InodeNumber dir = volume.mkdir(kRootInode, "d");
+  EXPECT_OK(volume->rmdir(kRootInode, "d"));
+  EXPECT_EQ(2u, list_some(volume, dir, 0, 10).size());
+}
+
+}  // namespace
+}  // namespace kvcachefs
