@@ -1,8 +1,8 @@
 // A tier on a directory of a local filesystem (ext4, xfs): one file an object.
 //
-//   <path>/kvcachefs-device      superblock: format, UUID, whose catalog it is; locked while
-//   open <path>/objects/<hh>/<id>     hh: bits 12-19 of the id, two hex digits; id: sixteen
-//   <path>/quarantine/<id>       damaged copies that a person may look at
+//   <path>/kvcachefs-device    superblock: format, UUID, whose catalog it is; locked while open
+//   <path>/objects/<hh>/<id>   hh: bits 12-19 of the id, two hex digits; id: sixteen
+//   <path>/quarantine/<id>     damaged copies that a person may look at
 //
 // The layout is written down in metadata/FORMAT.md. Every call on an object is one system call,
 // relative to a held descriptor of objects/; opens are confined by openat2(2) to the tree and

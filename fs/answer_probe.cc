@@ -18,8 +18,9 @@
 namespace kvcachefs {
 namespace {
 
-// The descriptor that the child's end is moved to.
-constexpr int kChildPipe = 3;
+// The descriptor that the child's end is moved to; it keeps no other. Standard output may be a pipe whose reader waits
+// for its last writer, and the child may hang.
+constexpr int kChildPipe = 0;
 
 // Only calls that are allowed in a child of any program: it never returns.
 [[noreturn]] void answer_one(int pipe) noexcept {

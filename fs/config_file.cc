@@ -1,5 +1,4 @@
 // The TOML file of --config: the same names as on the command line.
-#define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -109,14 +108,13 @@ class FileReader {
 Result<void> parse_config_file(std::string_view text, const std::string& file,
                                KernelOptions& kernel, std::vector<Assignment>& out,
                                std::string& problem) {
-  const toml::parse_result parsed = toml::parse(text, file);
-  if (!parsed) {
-    const auto& error = parsed.error();
-    problem =
-        fmt::format("{}: line {}: {}", file, error.source().begin.line, error.description());
+  try {
+    return FileReader{file, kernel, out, problem}.read(toml::parse(text, file));
+  } catch (const toml::parse_error& error) {
+    problem = fmt::format("{}: line {}: {}: correct the file", file, error.source().begin.line,
+                          error.description());
     return fail(EINVAL, "configuration file");
   }
-  return FileReader{file, kernel, out, problem}.read(parsed.table());
 }
 
 }  // namespace kvcachefs

@@ -110,8 +110,8 @@ struct ControlServer::Client {
   }
 };
 
-Result<std::unique_ptr<ControlServer>> ControlServer::start(const std::string& state,
-                                                            Handler handler) {
+Result<std::unique_ptr<ControlServer>> ControlServer::open(const std::string& state,
+                                                           Handler handler) {
   const SocketAddress address = TRY(address_in(state));
   UniqueFd listener{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   if (!listener) return fail_errno("control: socket");
@@ -131,10 +131,12 @@ Result<std::unique_ptr<ControlServer>> ControlServer::start(const std::string& s
   }
   UniqueFd stop{::eventfd(0, EFD_CLOEXEC)};
   if (!stop) return fail_errno("control: eventfd");
-  std::unique_ptr<ControlServer> server{
+  return std::unique_ptr<ControlServer>{
       new ControlServer(state, std::move(listener), std::move(stop), std::move(handler))};
-  server->thread_ = std::thread([raw = server.get()] { raw->serve(); });
-  return server;
+}
+
+void ControlServer::start() {
+  thread_ = std::thread([this] { serve(); });
 }
 
 ControlServer::ControlServer(std::string state, UniqueFd listener, UniqueFd stop,

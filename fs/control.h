@@ -32,10 +32,11 @@ class ControlServer {
   // its text}. Runs on the server's thread.
   using Handler = std::function<Result<std::string>(const std::string& command)>;
 
-  // Binds `<state>/control.sock`, replacing what a dead daemon left, and starts the thread. The
-  // caller holds the state directory's lock. Errors: what socket(2) and bind(2) give.
-  static Result<std::unique_ptr<ControlServer>> start(const std::string& state,
-                                                      Handler handler);
+  // Binds `<state>/control.sock`, replacing what a dead daemon left. Clients may connect from now on; they are
+  // answered after start(). The caller holds the state directory's lock. Errors: what socket(2) and bind(2) give.
+  static Result<std::unique_ptr<ControlServer>> open(const std::string& state, Handler handler);
+  // Starts the thread.
+  void start();
   // Ends the thread and removes the socket. Clients in between get no answer.
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;

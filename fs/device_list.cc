@@ -87,8 +87,8 @@ Result<void> write_device_list(const std::string& state,
     if (same == text) return {};
   }
   const std::string temporary = list_path(state) + ".new";
-  const UniqueFd file(::open(temporary.c_str(),
-                             O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const UniqueFd file(
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return fail_errno("device list: create");
   TRY(write_all(file.get(), text));
   if (::fsync(file.get()) != 0) return fail_errno("device list: fsync");

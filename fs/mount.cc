@@ -122,12 +122,9 @@ Result<std::unique_ptr<Mount>> Mount::start(const Config& config, const Note& no
   TRY(take_mount_point(config.mountpoint, before, note, problem));
   TRY(mount->open_database(problem));
   TRY(mount->open_volume(problem));
+  TRY(mount->open_control(problem));
   TRY(mount->mount_kernel(problem));
-  TRY(mount->start_control(problem));
   TRY(mount->wait_for_answer(after, problem));
-  // From here on the mount may hold users' data.
-  mount->devices_->keep();
-  mount->state_->keep();
   mount->remember_devices();
   log_info("mount event=ready seconds={:.3f}",
            static_cast<double>(monotonic_now() - mount->started_) / kNanosPerSecond);
@@ -140,11 +137,14 @@ Result<void> Mount::open_database(std::string& problem) {
       RocksdbStore::open(state_->database_path(), database_options(config_.metadata_memory),
                          /*create=*/true, &problem);
   if (!store) return store.error();
-  problem = fmt::format(
-      "database: {}: was not written by this version or is damaged: see the log, "
-      "then kvcachefs fsck --state {}",
-      state_->database_path(), state_->path());
-  catalog_ = TRY(Catalog::create(std::move(*store)));
+  std::string reason =
+      fmt::format("does not read: see the log, then kvcachefs fsck --state {}", state_->path());
+  auto catalog = Catalog::create(std::move(*store), &reason);
+  if (!catalog) {
+    problem = fmt::format("{}: {}", state_->database_path(), reason);
+    return catalog.error();
+  }
+  catalog_ = std::move(*catalog);
   return {};
 }
 
@@ -155,17 +155,14 @@ Result<void> Mount::open_volume(std::string& problem) {
   if (!state_->is_fresh()) devices_->keep();
   // Any regular file of the first device shows whether the kernel takes its files.
   const std::string trial = config_.nvme.front().path + "/" + kSuperblockName;
-  const UniqueFd trial_fd{::open(trial.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)};
-  session_ = std::make_unique<FuseSession>(session_options(config_, trial_fd.get()));
+  trial_.reset(::open(trial.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  session_ = std::make_unique<FuseSession>(session_options(config_, trial_.get()));
   const VolumeOptions options{.keep_by_default = config_.keep_by_default,
                               .read_only = config_.kernel.read_only};
   volume_ = TRY(Volume::open(*catalog_, std::move(tiers), options, session_.get(),
                              session_.get(), problem));
   session_->set_volume(*volume_);
-  const RecoveryReport& recovery = volume_->recovery();
-  log_info("recovery kind={} dropped={} seconds={:.3f}", recovery.kind, recovery.dropped,
-           recovery.seconds);
-  return session_->mount(problem);
+  return {};
 }
 
 void Mount::remember_devices() noexcept {
@@ -186,7 +183,13 @@ Result<void> Mount::mount_kernel(std::string& problem) {
   stop_asked_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   session_ended_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!signals_ || !stop_asked_ || !session_ended_) return fail_errno("eventfd");
+  TRY(session_->mount(problem));
+  trial_.reset();
+  // From here on users may write.
+  devices_->keep();
+  state_->keep();
   volume_->start();
+  control_->start();
   serving_ = std::thread([this] {
     session_failed_ = !session_->run().ok();
     ring(session_ended_);
@@ -194,8 +197,8 @@ Result<void> Mount::mount_kernel(std::string& problem) {
   return {};
 }
 
-Result<void> Mount::start_control(std::string& problem) {
-  auto control = ControlServer::start(
+Result<void> Mount::open_control(std::string& problem) {
+  auto control = ControlServer::open(
       config_.state, [this](const std::string& command) { return answer(command); });
   if (!control) {
     problem = fmt::format("control socket: {}: {}: {}: name another directory with --state",

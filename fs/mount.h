@@ -1,16 +1,14 @@
 // One mount: builds and owns everything, starts and stops it in order.
 //
-// Start:  probe processes (forked before the first thread) -> privileges -> state directory
-// (its lock) ->
-//         mount point (a dead mount is taken away) -> database -> catalog -> devices -> session
-//         (nothing mounted yet) -> volume (recovery) -> kernel mount -> session thread ->
-//         volume's threads -> control socket -> the mount answers -> READY=1.
-// Stop:   STOPPING=1 -> kernel unmount; a busy mount is drained for a moment, then detached,
-// and what is
-//         open is served until its last close or the stop-timeout -> session thread ends ->
-//         control socket
-//         -> volume (seals what it can, writes the clean marker) -> session -> devices ->
-//         catalog and database -> state directory (its lock).
+// Start: probe processes (forked before the first thread) -> privileges -> state directory (its
+//        lock) -> mount point (a dead mount is taken away) -> database -> catalog -> devices ->
+//        session (nothing mounted yet) -> volume (recovery) -> control socket (listens) ->
+//        kernel mount -> volume's threads, control thread, session thread -> the mount answers
+//        -> READY=1.
+// Stop:  STOPPING=1 -> kernel unmount; a busy mount is drained for a moment, then detached, and
+//        what is open is served until its last close or the stop-timeout -> session thread ends
+//        -> control socket -> volume (seals what it can, writes the clean marker) -> session ->
+//        devices -> catalog and database -> state directory (its lock).
 //
 // Lock order, over all layers: inode table -> inode -> {devices, database}. The session's
 // notifier and the control thread hold no lock while they call. The lock of the state directory
@@ -70,7 +68,7 @@ class Mount {
   // For fsck. The mount works without it.
   void remember_devices() noexcept;
   Result<void> mount_kernel(std::string& problem);
-  Result<void> start_control(std::string& problem);
+  Result<void> open_control(std::string& problem);
   Result<void> wait_for_answer(AnswerProbe& probe, std::string& problem);
   Result<std::string> answer(const std::string& command);
   [[nodiscard]] StatusReport report();
@@ -92,6 +90,7 @@ class Mount {
   std::thread serving_;
   std::unique_ptr<ControlServer> control_;
 
+  UniqueFd trial_;          // of the first device, until the session has mounted
   UniqueFd signals_;        // signalfd
   UniqueFd stop_asked_;     // eventfd
   UniqueFd session_ended_;  // eventfd

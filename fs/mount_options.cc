@@ -21,6 +21,9 @@ constexpr std::array kKernelFlags = {
     KernelFlag{"nodev", &KernelOptions::dev, false},
     KernelFlag{"suid", &KernelOptions::suid, true},
     KernelFlag{"nosuid", &KernelOptions::suid, false},
+    // mount(8) keeps `dev` and `suid` from its helpers, because they are its own defaults.
+    KernelFlag{"allow_dev", &KernelOptions::dev, true},
+    KernelFlag{"allow_suid", &KernelOptions::suid, true},
     KernelFlag{"exec", &KernelOptions::exec, true},
     KernelFlag{"noexec", &KernelOptions::exec, false},
     KernelFlag{"ro", &KernelOptions::read_only, true},

@@ -3,12 +3,15 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
+
+#include "backend/base/units.h"
 
 namespace kvcachefs {
 namespace {
@@ -17,6 +20,9 @@ Error refuse(std::string& problem, int code, std::string text) {
   problem = std::move(text);
   return fail(code, "state directory");
 }
+
+// For the database's logs and tables to begin with.
+constexpr std::uint64_t kLeastFreeSpace = 16 * kMiB;
 
 const char* fix_for(int code) {
   switch (code) {
@@ -118,6 +124,16 @@ Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
   }
   TRY(check(fd.get(), path, problem));
 
+  // RocksDB ends the process when its first writes find no room.
+  struct statvfs space;
+  if (if_missing == IfMissing::kCreate && ::fstatvfs(fd.get(), &space) == 0 &&
+      space.f_bavail * space.f_frsize < kLeastFreeSpace) {
+    return refuse(
+        problem, ENOSPC,
+        fmt::format("state directory: {}: No space left: free at least {}, or name another "
+                    "with --state",
+                    path, format_size(kLeastFreeSpace)));
+  }
   pid_t holder = 0;
   auto lock = FileLock::acquire(lock_path_of(path), &holder);
   if (!lock) {

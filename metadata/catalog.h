@@ -53,6 +53,8 @@ class Edit {
   void put_unsealed(InodeNumber number);
   void remove_unsealed(InodeNumber number);
 
+  // What it removes frees more than it adds: it goes through on a full disk.
+  void set_frees() noexcept { batch_.set_frees(); }
   [[nodiscard]] bool empty() const noexcept { return batch_.empty(); }
 
  private:

@@ -45,6 +45,9 @@ class WriteBatch {
   void remove(Table table, std::string key) {
     operations_.push_back({table, true, std::move(key), {}});
   }
+  // It frees more than it adds: to be let through when the disk is full.
+  void set_frees() noexcept { frees_ = true; }
+  [[nodiscard]] bool frees() const noexcept { return frees_; }
   [[nodiscard]] bool empty() const noexcept { return operations_.empty(); }
   [[nodiscard]] const std::vector<Operation>& operations() const noexcept {
     return operations_;
@@ -52,6 +55,7 @@ class WriteBatch {
 
  private:
   std::vector<Operation> operations_;
+  bool frees_ = false;
 };
 
 class Store {

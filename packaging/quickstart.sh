@@ -130,8 +130,8 @@ mount_it() {
   # Not a plain mkdir -p: on a dead mount that fails, and there is nothing to make.
   [ -n "$(mounted_type)" ] || mkdir -p "$mount_point"
   mkdir -p "$data"
-  echo "  kvcachefs mount --nvme $data $mount_point"
-  "$bin/kvcachefs" mount --nvme "$data" "$mount_point"
+  echo "  kvcachefs mount --nvme $data --log $work/kvcachefs.log $mount_point"
+  "$bin/kvcachefs" mount --nvme "$data" --log "$work/kvcachefs.log" "$mount_point"
 }
 
 make_venv() {

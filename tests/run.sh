@@ -97,22 +97,30 @@ clean_up() {
 
 # --- Building ----------------------------------------------------------------------------------
 
-declare -A built
-# build PRESET: configures and builds it, once per run.
+# build PRESET TARGET...: configures the preset and builds the targets, each once per run. What was
+# built is remembered in files, for labels run in subshells.
+memory=$(mktemp -d)
+programs=(kvcachefs mount_helper)
 build() {
-  local preset=$1 log=$logs/build-$1.log start=$SECONDS
-  if [ -z "${built[$preset]:-}" ]; then
-    built[$preset]=failed
+  local preset=$1 target log=$logs/build-$1.log start=$SECONDS todo=() verdict=done
+  shift
+  for target in "$@"; do [ -e "$memory/$preset-$target" ] || todo+=("$target"); done
+  if [ ${#todo[@]} -gt 0 ]; then
     if { cmake --preset "$preset" -DKVCACHEFS_WERROR="${CI:+ON}" &&
-         cmake --build --preset "$preset" -j "$jobs"; } >"$log" 2>&1; then
-      built[$preset]=done
+         cmake --build --preset "$preset" -j "$jobs" --target "${todo[@]}"; } >"$log" 2>&1; then
+      for target in "${todo[@]}"; do echo done >"$memory/$preset-$target"; done
     else
+      verdict=failed
+      for target in "${todo[@]}"; do echo failed >"$memory/$preset-$target"; done
       grep -E 'error|FAILED|Error' "$log" | head -n 20
       tail -n 20 "$log"
     fi
-    printf '  %-12s %-7s %4d s\n' "build $preset" "${built[$preset]}" $((SECONDS - start)) >&3
+    printf '  %-18s %-7s %4d s   %s\n' "build $preset" $verdict $((SECONDS - start)) "${todo[*]}" >&3
   fi
-  [ "${built[$preset]}" = done ] || { say "the $preset build failed: $log"; return 1; }
+  for target in "$@"; do
+    [ "$(cat "$memory/$preset-$target")" = done ] ||
+      { say "the $preset build of $target failed: $log"; return 1; }
+  done
 }
 
 # A Python environment with pytest and what the suites ask for.
@@ -163,12 +171,12 @@ gtest() {
 
 wrap=()
 
-label_style() { build release && python3 tests/style/source_test.py --bin build/release/bin; }
-label_unit() { build release && gtest release unit_tests; }
-label_contract() { build release && gtest release contract_tests; }
+label_style() { build release kvcachefs && python3 tests/style/source_test.py --bin build/release/bin; }
+label_unit() { build release unit_tests && gtest release unit_tests; }
+label_contract() { build release contract_tests && gtest release contract_tests; }
 
 label_fuzz() {
-  build fuzz || return 1
+  build fuzz all || return 1
   local target name failed=0 pids=() pid
   for target in build/fuzz/bin/*_fuzz; do
     [ -x "$target" ] || { say "no fuzz targets were built"; return 1; }
@@ -200,12 +208,12 @@ wait_fuzz() {
   fi
 }
 
-label_mount() { can_mount && build release && python_for mount && suite mount; }
-label_runtimes() { can_mount && build release && python_for runtimes && suite runtimes; }
-label_crash() { can_mount && build release && python_for crash && suite crash; }
+label_mount() { can_mount && build release "${programs[@]}" && python_for mount && suite mount; }
+label_runtimes() { can_mount && build release "${programs[@]}" && python_for runtimes && suite runtimes; }
+label_crash() { can_mount && build release "${programs[@]}" && python_for crash && suite crash; }
 
 label_conformance() {
-  can_mount && build release && python_for conformance && suite conformance
+  can_mount && build release "${programs[@]}" && python_for conformance && suite conformance
 }
 # The suites are Rust programs of recent date.
 why_not_conformance() {
@@ -220,7 +228,8 @@ why_not_conformance() {
 # process, daemons included, fails the label.
 sanitized() {
   local preset=$1 reports=$logs/$1-reports failed=0 report
-  build "$preset" && can_mount && python_for mount crash || return 1
+  can_mount && build "$preset" "${programs[@]}" unit_tests contract_tests && python_for mount crash ||
+    return 1
   rm -rf "$reports" && mkdir -p "$reports" && chmod 1777 "$reports"
   export KVCACHEFS_BIN=$root/build/$preset/bin KVCACHEFS_SANITIZER=1
   local suppress=$root/tests/sanitizer
@@ -247,11 +256,11 @@ label_asan() { sanitized asan; }
 label_tsan() { sanitized tsan; }
 
 label_libfuse314() {
-  can_mount && build libfuse314 && python_for mount || return 1
+  can_mount && build libfuse314 "${programs[@]}" && python_for mount || return 1
   KVCACHEFS_BIN=$root/build/libfuse314/bin suite mount -m short
 }
 
-label_bench() { can_mount && build release && limited bench/bench.sh; }
+label_bench() { can_mount && build release "${programs[@]}" && limited bench/bench.sh; }
 
 # --- The run -----------------------------------------------------------------------------------
 
@@ -261,7 +270,8 @@ if ! packaging/install-deps.sh test; then
 fi
 say "kvcachefs tests: ${labels[*]} (KVCACHEFS_SEED=$KVCACHEFS_SEED)"
 
-trap "clean_up; exit 130" INT TERM
+trap 'rm -rf "$memory"' EXIT
+trap 'clean_up; exit 130' INT TERM
 passed=0
 failed=0
 clean_up
@@ -272,13 +282,7 @@ for label in "${labels[@]}"; do
     continue
   fi
   start=$SECONDS
-  # Builds are remembered from label to label; a sanitizer's environment is not.
-  case $label in
-    asan|tsan) build "$label" >"$log" 2>&1 ;;
-    libfuse314|fuzz) build "$label" >"$log" 2>&1 ;;
-    *) build release >"$log" 2>&1 ;;
-  esac
-  if ( "label_$label" ) >>"$log" 2>&1; then verdict=passed; else verdict=failed; fi
+  if ( "label_$label" ) >"$log" 2>&1; then verdict=passed; else verdict=failed; fi
   clean_up >"$log.left" 2>&1
   cat "$log.left" >>"$log"
   printf '%-14s %-7s %4d s   %s\n' "$label" "$verdict" $((SECONDS - start)) \

@@ -20,9 +20,8 @@ void add_fsck(CLI::App& app, int& exit_code) {
   command->add_flag("--repair", options->repair,
                     wrap_help("Repairs what it finds; without it nothing is changed"));
   command->footer(
-      "Exit code: 0 clean, 1 errors were repaired, 4 errors are left, 8 the check itself "
-      "failed, "
-      "16 wrong usage.");
+      "Exit code: 0 clean, 1 errors were repaired, 4 errors are left, 8 the check itself\n"
+      "failed, 16 wrong usage.");
   command->callback([options, &exit_code] {
     // What matters is in the report.
     [[maybe_unused]] const auto opened = log_open({.file = "", .level = LogLevel::kWarn});

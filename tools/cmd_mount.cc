@@ -19,16 +19,19 @@ namespace {
 struct MountArguments {
   std::string mountpoint;
   std::vector<std::string> option_lists;
-  std::map<std::string_view, std::vector<std::string>> values;  // by setting
+  std::map<std::string_view, std::string> values;  // by setting that has one value
+  std::map<std::string_view, std::vector<std::string>>
+      lists;  // by setting that may be repeated
   std::map<std::string_view, bool> flags;
+  std::vector<std::pair<std::string_view, const CLI::Option*>> options;
 };
 
 ConfigSources sources_of(const MountArguments& arguments) {
   ConfigSources sources{.option_lists = arguments.option_lists,
                         .command_line = {},
                         .mountpoint = arguments.mountpoint};
-  for (const auto& [name, values] : arguments.values) {
-    for (const std::string& value : values) {
+  for (const auto& [name, option] : arguments.options) {
+    for (const std::string& value : option->results()) {
       sources.command_line.push_back({std::string(name), value});
     }
   }
@@ -40,7 +43,11 @@ ConfigSources sources_of(const MountArguments& arguments) {
 
 // The daemon: from here to its end.
 int serve(const Config& config, StartReport& report) {
-  const auto opened = log_open({.file = config.log_file, .level = config.log_level});
+  // In the background without a file there is no place for a log: failures of the start are
+  // reported.
+  const bool silent = !config.foreground && config.log_file.empty();
+  const auto opened =
+      log_open({.file = config.log_file, .level = silent ? LogLevel::kOff : config.log_level});
   if (!opened) {
     report.failed(fmt::format("--log: {}: {}: name a file that can be written", config.log_file,
                               std::strerror(opened.error().code)));
@@ -93,10 +100,14 @@ void add_mount(CLI::App& app, int& exit_code) {
     if (setting.kind == SettingKind::kFlag) {
       command->add_flag(name, arguments->flags[setting.name], help);
     } else {
-      // One word each time it is given; of a setting that takes one value the last counts.
-      command->add_option(name, arguments->values[setting.name], help)
-          ->type_name(std::string(setting.value_name))
-          ->allow_extra_args(false);
+      // A list takes one word each time it is given; of a single value the last counts.
+      CLI::Option* option =
+          setting.kind == SettingKind::kList
+              ? command->add_option(name, arguments->lists[setting.name], help)
+                    ->allow_extra_args(false)
+              : command->add_option(name, arguments->values[setting.name], help)->take_last();
+      option->type_name(std::string(setting.value_name));
+      arguments->options.emplace_back(setting.name, option);
     }
   }
   command

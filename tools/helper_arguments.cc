@@ -46,6 +46,14 @@ bool apply_flag(std::string_view word, unsigned long& flags) {
   return false;
 }
 
+// What FUSE itself shows among a mount's options, and mount(8) repeats at a remount.
+constexpr std::array<std::string_view, 4> kShownByFuse = {"user_id", "group_id", "max_read",
+                                                          "blksize"};
+
+bool is_shown_by_fuse(std::string_view name) {
+  return std::find(kShownByFuse.begin(), kShownByFuse.end(), name) != kShownByFuse.end();
+}
+
 bool says_nothing(std::string_view source) {
   return source.empty() || source == "none" || source == "kvcachefs" || source == "fuse";
 }
@@ -150,7 +158,8 @@ Result<std::optional<Remount>> parse_remount(const std::string& options,
     for (const std::string& word : *current) apply_flag(word, out.flags);
   }
   for (const std::string& word : *words) {
-    if (word == "remount" || is_mount_table_word(word.substr(0, word.find('=')))) continue;
+    const std::string name = word.substr(0, word.find('='));
+    if (word == "remount" || is_mount_table_word(name) || is_shown_by_fuse(name)) continue;
     if (word == "rw") out.asks_write = true;
     if (apply_flag(word, out.flags)) continue;
     // mount(8) repeats the settings of the fstab line; they stay what they are.

@@ -40,8 +40,7 @@ inline constexpr Remedy kDropNames{"--repair drops its names", "its names were d
 inline constexpr Remedy kQuarantine{
     "--repair drops its names and moves its file to quarantine/",
     "its names were dropped, and its file moved to quarantine/"};
-inline constexpr Remedy kReconnect{"--repair moves it to /lost+found",
-                                   "moved to /lost+found"};
+inline constexpr Remedy kReconnect{"--repair moves it to /lost+found", "moved to /lost+found"};
 inline constexpr Remedy kSealAnew{"--repair has the next mount seal it anew",
                                   "the next mount seals it anew"};
 inline constexpr Remedy kCollect{"--repair has the next mount remove it",

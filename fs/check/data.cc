@@ -20,18 +20,16 @@ Result<void> Check::check_data(InodeNumber number, InodeRecord& record) {
   };
   if (record.object == kNoObject) return lost("has no object");
   std::optional<ObjectRecord> object = TRY(setup_.catalog.find_object(record.object));
-  const bool right = object && object->inode == number &&
-                     object->device < setup_.devices.size();
+  const bool right =
+      object && object->inode == number && object->device < setup_.devices.size();
   if (!right) {
-    if (object && object->inode != number &&
-        TRY(refers_to(object->inode, record.object)))
+    if (object && object->inode != number && TRY(refers_to(object->inode, record.object)))
       return lost("has the object of another");
     const std::optional<std::uint32_t> device = device_with(record.object);
     if (!device) return lost("has no record of its object, and no backing file");
     problem(kMakeAnew, fmt::format("the record of object {} of file {} is {}", record.object,
                                    number, object ? "wrong" : "missing"));
-    object =
-        ObjectRecord{.inode = number, .device = *device, .chunk_crc32c = {}, .sealed = {}};
+    object = ObjectRecord{.inode = number, .device = *device, .chunk_crc32c = {}, .sealed = {}};
     Edit edit;
     edit.put_object(record.object, *object);
     TRY(commit(std::move(edit)));
@@ -56,10 +54,9 @@ Result<void> Check::check_previous(InodeNumber number, InodeRecord& record) {
   if (record.previous_object == kNoObject) return {};
   const std::optional<ObjectRecord> object =
       TRY(setup_.catalog.find_object(record.previous_object));
-  const bool stands = object && object->inode == number &&
-                      object->device < setup_.devices.size() &&
-                      record.previous_object != record.object &&
-                      record.state == DataState::kUnpublished;
+  const bool stands =
+      object && object->inode == number && object->device < setup_.devices.size() &&
+      record.previous_object != record.object && record.state == DataState::kUnpublished;
   if (stands) {
     const Result<struct stat> backing =
         setup_.devices[object->device]->status(record.previous_object);
@@ -68,8 +65,8 @@ Result<void> Check::check_previous(InodeNumber number, InodeRecord& record) {
       return backing.error();
     if (crashed_ && record.previous_state != DataState::kSealed) return {};
   }
-  problem(kRemove, fmt::format("the reference of file {} to its previous bytes leads nowhere",
-                               number));
+  problem(kRemove,
+          fmt::format("the reference of file {} to its previous bytes leads nowhere", number));
   record.previous_object = kNoObject;
   record.previous_state = DataState::kNone;
   return {};
@@ -91,10 +88,9 @@ Result<void> Check::check_seal(InodeNumber number, InodeRecord& record, Tier& ti
   }
   const DataStamp stamp = stamp_of(now);
   if (stamp.size != record.stamp.size) return damaged("is not as long as it was sealed");
-  const std::uint64_t chunks =
-      stamp.size > kMostChecksummedBytes
-          ? 0
-          : (stamp.size + kChecksumChunk - 1) / kChecksumChunk;
+  const std::uint64_t chunks = stamp.size > kMostChecksummedBytes
+                                   ? 0
+                                   : (stamp.size + kChecksumChunk - 1) / kChecksumChunk;
   if (object.chunk_crc32c.size() != chunks ||
       (chunks > 0 && object.sealed.size != stamp.size)) {
     problem(kSealAnew, fmt::format("file {} is sealed without its checksums", number));

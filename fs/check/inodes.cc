@@ -51,8 +51,8 @@ Result<void> Check::check_inode(InodeNumber number, InodeRecord record) {
 Result<void> Check::check_links(InodeNumber number, InodeRecord& record) {
   std::uint32_t links = 0;
   if (S_ISDIR(record.mode)) {
-    const bool named = number == kRootInode ||
-                       !TRY(setup_.catalog.list_links(number, 1)).empty();
+    const bool named =
+        number == kRootInode || !TRY(setup_.catalog.list_links(number, 1)).empty();
     if (named) links = 2;
     std::uint64_t after = 0;
     while (named) {
@@ -69,8 +69,7 @@ Result<void> Check::check_links(InodeNumber number, InodeRecord& record) {
                             return true;
                           }));
   }
-  const bool orphan =
-      TRY(has_row(Table::kOrphans, keys::orphan(keys::kOrphanInode, number)));
+  const bool orphan = TRY(has_row(Table::kOrphans, keys::orphan(keys::kOrphanInode, number)));
   if (links == 0 && record.nlink > 0) {
     // An application's data may be worth a person's look; a cache's is found by its name or not
     // at all.
@@ -84,8 +83,8 @@ Result<void> Check::check_links(InodeNumber number, InodeRecord& record) {
     }
     links = record.nlink;
   } else if (links != record.nlink) {
-    problem(kCorrect, fmt::format("inode {} counts {} links and has {}", number, record.nlink,
-                                  links));
+    problem(kCorrect,
+            fmt::format("inode {} counts {} links and has {}", number, record.nlink, links));
     record.nlink = links;
   } else if (links == 0 && !orphan) {
     problem(kCollect, fmt::format("inode {} has no name and is no orphan", number));
@@ -131,8 +130,7 @@ Result<void> Check::drop_names(InodeNumber number, InodeRecord& record) {
     if (links.empty()) break;
     Edit edit;
     for (const auto& [parent, name] : links) {
-      const std::optional<DentryRecord> dentry =
-          TRY(setup_.catalog.find_dentry(parent, name));
+      const std::optional<DentryRecord> dentry = TRY(setup_.catalog.find_dentry(parent, name));
       // The names' pass has left no back reference without its dentry.
       if (!dentry) return fail(EIO, "back reference without a name");
       edit.remove_dentry(parent, name, *dentry);

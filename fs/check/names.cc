@@ -63,9 +63,8 @@ Result<void> Check::check_back_references() {
             TRY(setup_.store.get(Table::kDentries, keys::named(link.parent, link.name)));
         const Result<DentryRecord> dentry = decode_dentry(standing.value_or(""));
         if (dentry.ok() && dentry->inode == link.inode) return {};
-        problem(kRemove,
-                fmt::format("back reference of inode {} to {} has no such name", link.inode,
-                            named(link.parent, link.name)));
+        problem(kRemove, fmt::format("back reference of inode {} to {} has no such name",
+                                     link.inode, named(link.parent, link.name)));
         return erase(Table::kBackReferences, key);
       });
 }
@@ -92,7 +91,8 @@ Result<void> Check::check_dentry(InodeNumber parent, std::string_view name,
   if (!check_name(name).ok()) return drop("is no name that a user can have given");
   const std::optional<InodeRecord> directory = TRY(setup_.catalog.find_inode(parent));
   const bool adrift = !directory && parent != kRootInode;
-  if (directory && !S_ISDIR(directory->mode)) return drop("is in something else than a directory");
+  if (directory && !S_ISDIR(directory->mode))
+    return drop("is in something else than a directory");
   // A directory whose own name comes later in this walk gets its record there.
   if (adrift && TRY(setup_.catalog.list_links(parent, 1)).empty())
     return drop("is in a directory that does not exist");

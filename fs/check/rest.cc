@@ -18,8 +18,8 @@ Result<void> Check::check_objects() {
           ++summary_.objects;
           return {};
         }
-        problem(kCollect, fmt::format("object {} belongs to no file (inode {})", id,
-                                      object.inode));
+        problem(kCollect,
+                fmt::format("object {} belongs to no file (inode {})", id, object.inode));
         Edit edit;
         edit.remove_object(id);
         if (object.device < setup_.devices.size()) edit.put_orphan_object(id, object.device);
@@ -28,26 +28,25 @@ Result<void> Check::check_objects() {
 }
 
 Result<void> Check::check_xattrs() {
-  return each_row(
-      Table::kXattrs, [&](std::string_view key, std::string_view) -> Result<void> {
-        const keys::Named at = *keys::to_named(key);
-        std::optional<InodeRecord> owner = TRY(setup_.catalog.find_inode(at.owner));
-        if (!owner) {
-          problem(kRemove, fmt::format("xattr \"{}\" belongs to inode {}, which does not exist",
-                                       printable(at.name), at.owner));
-          return erase(Table::kXattrs, key);
-        }
-        const bool acl = at.name == kAclAccess || at.name == kAclDefault;
-        const std::uint32_t flags =
-            owner->flags | kInodeHasXattr | (acl ? std::uint32_t{kInodeHasAcl} : 0u);
-        if (flags == owner->flags) return {};
-        problem(kCorrect, fmt::format("inode {} does not know of its xattr \"{}\"", at.owner,
-                                      printable(at.name)));
-        owner->flags = flags;
-        Edit edit;
-        edit.put_inode(at.owner, *owner);
-        return commit(std::move(edit));
-      });
+  return each_row(Table::kXattrs, [&](std::string_view key, std::string_view) -> Result<void> {
+    const keys::Named at = *keys::to_named(key);
+    std::optional<InodeRecord> owner = TRY(setup_.catalog.find_inode(at.owner));
+    if (!owner) {
+      problem(kRemove, fmt::format("xattr \"{}\" belongs to inode {}, which does not exist",
+                                   printable(at.name), at.owner));
+      return erase(Table::kXattrs, key);
+    }
+    const bool acl = at.name == kAclAccess || at.name == kAclDefault;
+    const std::uint32_t flags =
+        owner->flags | kInodeHasXattr | (acl ? std::uint32_t{kInodeHasAcl} : 0u);
+    if (flags == owner->flags) return {};
+    problem(kCorrect, fmt::format("inode {} does not know of its xattr \"{}\"", at.owner,
+                                  printable(at.name)));
+    owner->flags = flags;
+    Edit edit;
+    edit.put_inode(at.owner, *owner);
+    return commit(std::move(edit));
+  });
 }
 
 Result<void> Check::check_unsealed() {
@@ -56,9 +55,8 @@ Result<void> Check::check_unsealed() {
         const InodeNumber number = *keys::to_number(key);
         const std::optional<InodeRecord> record = TRY(setup_.catalog.find_inode(number));
         if (record && is_unsealed(record->state)) return {};
-        problem(kCorrect,
-                fmt::format("inode {} is in the table of unsealed ones, and {}", number,
-                            record ? "is sealed" : "does not exist"));
+        problem(kCorrect, fmt::format("inode {} is in the table of unsealed ones, and {}",
+                                      number, record ? "is sealed" : "does not exist"));
         return erase(Table::kUnsealed, key);
       });
 }

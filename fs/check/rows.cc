@@ -72,10 +72,9 @@ Result<void> Check::check_rows() {
   TRY(check_keys(Table::kXattrs, "xattr", [](std::string_view key, std::string_view) {
     return keys::to_named(key).has_value();
   }));
-  TRY(check_keys(Table::kUnsealed, "unsealed inode",
-                 [](std::string_view key, std::string_view) {
-                   return keys::to_number(key).has_value();
-                 }));
+  TRY(check_keys(
+      Table::kUnsealed, "unsealed inode",
+      [](std::string_view key, std::string_view) { return keys::to_number(key).has_value(); }));
   TRY(check_keys(Table::kOrphans, "orphan", [](std::string_view key, std::string_view value) {
     if (!keys::to_orphan(key)) return false;
     return key.front() == keys::kOrphanInode ||

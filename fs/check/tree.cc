@@ -126,8 +126,7 @@ Result<InodeNumber> Check::lost_and_found() {
   Edit edit;
   edit.put_inode(number, record);
   edit.put_inode(kRootInode, *root);
-  edit.put_dentry(kRootInode, name,
-                  {.inode = number, .type = DT_DIR, .cookie = TRY(new_id())});
+  edit.put_dentry(kRootInode, name, {.inode = number, .type = DT_DIR, .cookie = TRY(new_id())});
   TRY(commit(std::move(edit)));
   lost_and_found_ = number;
   return number;
@@ -142,6 +141,12 @@ Result<void> Check::reconnect(InodeNumber number, const InodeRecord& record) {
                   {.inode = number,
                    .type = static_cast<std::uint8_t>(IFTODT(record.mode)),
                    .cookie = TRY(new_id())});
+  if (S_ISDIR(record.mode)) {
+    std::optional<InodeRecord> above = TRY(setup_.catalog.find_inode(parent));
+    if (!above) return fail(EIO, "no lost+found");
+    ++above->nlink;
+    edit.put_inode(parent, *above);
+  }
   return commit(std::move(edit));
 }
 

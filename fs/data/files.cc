@@ -77,6 +77,7 @@ Result<void> Files::truncate_at_open(Inode& inode, Tier& tier, const Caller& cal
     InodeRecord next = inode.record;
     Edit edit;
     prepare_change(inode.number, next, edit);
+    edit.set_frees();
     next.flags |= kInodeKeep;
     TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
   }

@@ -23,6 +23,8 @@ struct OperationContext {
   WorkerPool* slow_calls = nullptr;
   std::atomic<std::size_t> parked_limit{0};
   std::atomic<std::size_t> parked{0};
+  // Files that are open for direct I/O can be mapped shared; settled at INIT.
+  std::atomic<bool> direct_mmap{false};
   // Called with the kernel's INIT.
   std::function<void(fuse_conn_info&)> negotiate;
 };

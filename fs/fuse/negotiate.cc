@@ -3,6 +3,7 @@
 namespace kvcachefs {
 
 Offers negotiate(fuse_conn_info& connection, const Wishes& wishes) noexcept {
+  Offers offers;
   // Directories are read and searched by many at once; entries come with their attributes when
   // that pays.
   want_capability(connection, FUSE_CAP_PARALLEL_DIROPS);
@@ -24,7 +25,7 @@ Offers negotiate(fuse_conn_info& connection, const Wishes& wishes) noexcept {
   want_capability(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);
 #endif
 #ifdef FUSE_CAP_DIRECT_IO_ALLOW_MMAP
-  want_capability(connection, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
+  offers.direct_mmap = want_capability(connection, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
 #endif
   // Nobody changes data behind the kernel's back unless we say so: a changed mtime must not
   // drop cached pages.
@@ -42,7 +43,6 @@ Offers negotiate(fuse_conn_info& connection, const Wishes& wishes) noexcept {
   refuse_capability(connection, FUSE_CAP_SPLICE_MOVE);
   refuse_interrupts(connection);
 
-  Offers offers;
 #ifdef KVCACHEFS_HAVE_PASSTHROUGH
   if (wishes.passthrough) {
     offers.passthrough = want_capability(connection, FUSE_CAP_PASSTHROUGH);

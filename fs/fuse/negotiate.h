@@ -18,6 +18,8 @@ struct Wishes {
 };
 
 struct Offers {
+  // A shared mapping of a file that is open for direct I/O works.
+  bool direct_mmap = false;
   bool passthrough = false;
   bool io_uring = false;
 };

@@ -53,6 +53,7 @@ void op_copy_file_range(fuse_req_t request, fuse_ino_t, off_t from_offset,
         const Result<std::uint64_t> copied =
             answer.volume().copy_range(from, static_cast<std::uint64_t>(from_offset), to,
                                        static_cast<std::uint64_t>(to_offset), length, caller);
+        before_answer(&from);  // the reply remembers one file, `to`
         if (!copied) return answer.error(copied.error());
         answer.written(*copied);
       });

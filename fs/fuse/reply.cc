@@ -53,7 +53,7 @@ bool is_failure(Operation operation, int code) noexcept {
   return !(asks && (code == ENODATA || code == ENOENT || code == ENXIO));
 }
 
-void describe(const Opened& opened, fuse_file_info& info) noexcept {
+void describe(const Opened& opened, bool direct_mmap, fuse_file_info& info) noexcept {
   info.fh = reinterpret_cast<std::uint64_t>(opened.file);
   info.direct_io = 0;
   info.keep_cache = 0;
@@ -70,9 +70,10 @@ void describe(const Opened& opened, fuse_file_info& info) noexcept {
       info.keep_cache = 1;
       break;
     case ServeMode::kDirect:
-      // Writes stay one after another: a write(2) larger than one request is atomic only under
-      // the inode's lock.
-      info.direct_io = 1;
+      // Where a direct file cannot be mapped shared (kernel < 6.6, old libfuse; passthrough is not there either, so
+      // no modes clash) it goes through the page cache instead: slower, but what applications expect works.
+      // Writes stay one after another: a write(2) larger than one request is atomic only under the inode's lock.
+      info.direct_io = direct_mmap ? 1 : 0;
       break;
   }
 }
@@ -177,14 +178,14 @@ bool Reply::entry(const Entry& entry) noexcept {
 }
 
 bool Reply::opened(const Opened& opened, fuse_file_info& info) noexcept {
-  describe(opened, info);
+  describe(opened, context().direct_mmap, info);
   file_ = opened.file;
   return fuse_reply_open(take(), &info) == 0;
 }
 
 bool Reply::created(const Created& created, fuse_file_info& info) noexcept {
   const fuse_entry_param param = to_entry_param(created.entry);
-  describe(created.opened, info);
+  describe(created.opened, context().direct_mmap, info);
   file_ = created.opened.file;
   return fuse_reply_create(take(), &param, &info) == 0;
 }

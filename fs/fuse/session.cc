@@ -270,6 +270,7 @@ void FuseSession::negotiate_with(fuse_conn_info& connection) noexcept {
                                    .max_write = max_request_bytes_});
   passthrough_offered_ = offers.passthrough;
   uring_offered_ = offers.io_uring;
+  context_->direct_mmap = offers.direct_mmap;
   init_done_ = true;
   // Set before the kernel gets its answer, and with it leave to send requests.
   context_->parked_limit = uring_offered_ ? ring_depth_ / 2 : kSlowQueue;

@@ -17,6 +17,7 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason)
   if (inode->record.nlink == 0) return false;
   InodeRecord next = inode->record;
   Edit edit;
+  edit.set_frees();
   if (parent != nullptr) {
     const auto& [parent_number, name] = links.front();
     const std::optional<DentryRecord> dentry =

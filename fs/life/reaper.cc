@@ -89,6 +89,7 @@ Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers) {
   if (numbers.empty()) return {};
   std::vector<Doomed> doomed;
   Edit edit;
+  edit.set_frees();
   for (const InodeNumber number : numbers) {
     // It came back: an unlinked file that was open was given a name again (linkat of a
     // descriptor).
@@ -131,6 +132,7 @@ Result<bool> Reaper::reap_objects() {
   if (orphans.empty()) return false;
   TRY(core_.catalog.sync());
   Edit edit;
+  edit.set_frees();
   for (const OrphanObject& orphan : orphans) {
     const Result<void> removed = core_.devices->at(orphan.device).remove(orphan.id);
     if (removed.ok()) {

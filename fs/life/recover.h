@@ -1,16 +1,15 @@
 // Recovery: what a start makes of what the last run left. It looks at the unsealed files only,
 // so its cost is what was in flight, not what is stored.
 //
-//                     the daemon crashed                       the machine crashed (or was
-//                     rebooted under us)
-//   unpublished       dropped; a rewrite's old object is back  the same
-//   published         kept if it equals its stamp or was       kept if it was fsynced (as the
-//   backing filesystem left it);
-//                     fsynced, else dropped                    else dropped
-//   mutable           kept                                     kept if it was fsynced, or if it
-//   still has the checksums of its
-//                                                              last seal; else dropped
-//   sealed            kept                                     kept
+//               the daemon crashed                    the machine crashed, or was rebooted
+//   unpublished dropped; a rewrite's old object is    the same; the old object only if it
+//               back                                  was sealed
+//   published   kept if it equals its stamp or was    kept if it was fsynced (as the backing
+//               fsynced, else dropped                 filesystem left it), else dropped
+//   mutable     kept                                  kept if it was fsynced, or if it still
+//                                                     has its last seal's checksums, else
+//                                                     dropped
+//   sealed      kept                                  kept
 //
 // The kernel's page cache of the backing files outlives a daemon, so after its crash a file
 // that equals its stamp is whole. After a machine's crash a size proves nothing (a mapped store

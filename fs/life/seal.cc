@@ -219,7 +219,7 @@ void Sealer::pass() {
                     dropped.error().code);
         }
       } else {
-        if (!outcome.ok()) {
+        if (!outcome.ok() && outcome.error().code != ENOSPC) {  // said once, by who found it
           log_warn("seal failed inode={} errno={} step=\"{}\"", file.inode->number,
                    outcome.error().code, outcome.error().what);
         }

@@ -1,19 +1,18 @@
 // The states of a file's data and the steps between them. Every step is one commit of the
 // inode's record.
 //
-//                 create                 FLUSH, FSYNC, rename, link
-//        (none) ─────────► unpublished ─────────────────────────────► published
-//                             ▲   │                                     │   │ last writer gone:
-//                             seal
-//   O_TRUNC of a published    │   │ crash: dropped, or the              │   ▼
-//   file nobody has open:     │   │ previous object comes back          │  sealed ◄───────────┐
-//   a new object; the old     │   ▼                                     │   │                 │
-//   last writer gone: one is `previous`         │  (none)        open for writing,        │   │
-//   │ unchanged → at once,
-//                             │                truncate, found changed  ▼   ▼                 │
-//                             else sealed anew └─────────────────────────────────────────
-//                             mutable ─────────────┘
+//              create                  FLUSH, FSYNC, rename, link
+//     (none) ─────────► unpublished ──────────────────────────────► published
+//                        ▲      │                                    │     │
+//      O_TRUNC of a      │      │ crash: dropped, or the             │     │ last writer
+//      published file    │      ▼ previous object comes back         │     ▼ gone: seal
+//      nobody has open   │    (none)                                 │    sealed ◄──┐
+//                        │                                           │     │        │ last writer
+//                        │         open for writing, truncate,       ▼     ▼        │ gone: at once
+//                        └──────── found changed ──────────────────► mutable ───────┘ if unchanged,
+//                                                                                     else anew
 //
+// (A rewrite starts from published or sealed: a new object, the old one kept as `previous`.)
 // What a crash leaves of each is decided by recover.h.
 //
 // The functions here change a copy of the record and add to an edit; the caller commits both,

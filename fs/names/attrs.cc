@@ -119,6 +119,7 @@ Result<void> Attributes::change_data(const InodePtr& inode, const SetAttributes&
     InodeRecord next = inode->record;
     Edit edit;
     prepare_change(inode->number, next, edit);
+    edit.set_frees();  // a truncate on a full disk must work
     if (change.size) next.flags |= kInodeKeep;
     TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
   }
@@ -148,6 +149,7 @@ Result<void> Attributes::change_data(const InodePtr& inode, const SetAttributes&
       edit.put_object(next.object, *object);
     }
   }
+  edit.set_frees();
   next.stamp = stamp_of(backing);
   return commit_record(core_, *inode, std::move(next), std::move(edit));
 }
@@ -168,7 +170,7 @@ Result<AttributesReply> Attributes::set_attributes(InodeNumber number,
     const bool chown = change.uid || change.gid;
     if (change.uid) next.uid = *change.uid;
     if (change.gid) next.gid = *change.gid;
-    if (regular && (chown || change.kill_suid_sgid || change.size)) {
+    if (inode->type != S_IFDIR && (chown || change.kill_suid_sgid || change.size)) {
       const bool keep_ids =
           !chown && !change.kill_suid_sgid && (change.size ? caller.uid == 0 : true);
       TRY(strip_privileges(core_, number, next, caller, keep_ids, edit));

@@ -55,8 +55,8 @@ class Namespace {
   Core& core_;
 };
 
-// Whether a file can have this name. The kernel sends no other; a damaged request must not reach
-// the catalog. Errors: EINVAL (empty, "." or "..", has a slash or a NUL), ENAMETOOLONG.
+// Whether a file can have this name. The kernel sends no other; a damaged request must not
+// reach the catalog. Errors: EINVAL (empty, "." or "..", has a slash or a NUL), ENAMETOOLONG.
 Result<void> check_name(std::string_view name);
 
 // Looks at a regular file's backing file. A missing one, or one that was cut or grown since the

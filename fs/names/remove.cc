@@ -67,6 +67,7 @@ Result<void> Namespace::unlink(InodeNumber parent, std::string_view name) {
     --next.nlink;
     next.ctime = now;
     Edit edit;
+    edit.set_frees();
     edit.remove_dentry(parent, name, *dentry);
     if (next.nlink == 0) edit.put_orphan_inode(inode->number);
     InodeRecord directory_next = touched(directory->record, now, 0);
@@ -93,6 +94,7 @@ Result<void> Namespace::rmdir(InodeNumber parent, std::string_view name) {
     next.nlink = 0;
     next.ctime = now;
     Edit edit;
+    edit.set_frees();
     edit.remove_dentry(parent, name, *dentry);
     edit.put_orphan_inode(inode->number);
     InodeRecord directory_next = touched(directory->record, now, -1);

@@ -23,11 +23,24 @@ class Victim:
     """The daemon of a mount, held so that it can be killed when its state cannot be read."""
 
     def __init__(self, mount):
+        self.mount = mount
         self.pid = mount.pid()
         self._pidfd = os.pidfd_open(self.pid)
 
     def alive(self):
         return not select.select([self._pidfd], [], [], 0)[0]
+
+    def died(self):
+        """Whether it is dead, or dying: then its end is waited for."""
+        if self.alive() and self._answers():
+            return False
+        return kvmount.wait_pidfd(self._pidfd, 10)
+
+    def _answers(self):
+        try:
+            return bool(self.mount.status())
+        except (kvmount.MountError, ValueError):
+            return False
 
     def kill(self):
         """SIGKILL, unless it has died already. The dead mount stays."""

@@ -277,6 +277,9 @@ class CutRules:
         self.required = {}  # path -> entry that must be there
         self.allowed = {}  # path -> entries that may be there; absence always may
         self.either = []  # (paths, entry): under one of them it must be there
+        # tag -> the entry that it overwrote in place: an overwrite that was not synced may be
+        # gone as a whole, under the name that the file has by then, as on ext4.
+        self._overwritten = {}
         for path, entry in replay.before.items():
             self._allow(path, entry)
             if entry["kind"] in ("file", "log"):
@@ -285,10 +288,14 @@ class CutRules:
             self._operation(op, before, acknowledged, steps)
 
     def _allow(self, path, entry):
-        self.allowed.setdefault(path, []).append(entry)
+        while entry is not None:
+            self.allowed.setdefault(path, []).append(entry)
+            entry = self._overwritten.get(entry.get("tag"))
 
     def _operation(self, op, before, acknowledged, steps):
         after = apply(before, op)
+        if op["op"] == "patch":
+            self._overwritten[op["tag"]] = before[op["path"]]
         moved = self.required.get(op["source"]) if op["op"] == "rename" else None
         for path in set(before) | set(after):
             if before.get(path) != after.get(path):

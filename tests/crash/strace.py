@@ -52,6 +52,9 @@ class Attached:
 
         def traced():
             if self._process.poll() is not None:
+                # A thread may make the chosen call while strace attaches: then that was it.
+                if not os.path.exists(f"/proc/{pid}/task") or _ended(pid):
+                    return True
                 raise AssertionError(f"strace ended: {self._process.stdout.read()}")
             return all(_tracer(pid, t) == self._process.pid for t in _threads(pid))
 
@@ -70,8 +73,19 @@ class Attached:
             raise
 
 
+def _ended(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+            return stat.read().rpartition(")")[2].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+
+
 def _threads(pid):
-    return os.listdir(f"/proc/{pid}/task")
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except FileNotFoundError:
+        return []
 
 
 def _tracer(pid, thread):

@@ -395,7 +395,7 @@ def test_device_path_is_a_file(stopped, tmp_path):
     path = tmp_path / "file"
     path.write_text("x", encoding="utf-8")
     stopped.nvme = str(path)
-    refused(stopped, str(path), "not a directory")
+    refused(stopped, str(path), "ot a directory")
 
 
 def superblock(mount):

@@ -11,7 +11,7 @@ import kvmount
 from conftest import QUICKSTART, run
 
 SCRIPT = os.path.join(os.path.dirname(QUICKSTART), "quickstart.sh")
-PROMPT_TOKENS = "400"
+PROMPT_TOKENS = "200"
 
 
 @pytest.fixture

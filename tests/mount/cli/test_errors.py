@@ -97,9 +97,13 @@ def test_a_failing_start_leaves_nothing(place):
         pass
     refused(place, "--nvme", place.nvme, place.mnt, code=1, said=["objects"])
     assert os.listdir(place.nvme) == ["objects"]
-    # With a state directory elsewhere, and the first of two devices good.
+    # The kernel refuses the mount, after all else was made ready.
     good = f"{place.work}/good"
     os.mkdir(good, 0o700)
+    refused(place, "--nvme", good, "-o", "context=not_a_label", place.mnt, code=1,
+            said=["mount", place.mnt])
+    assert os.listdir(good) == []
+    # With a state directory elsewhere, and the first of two devices good.
     state = f"{place.work}/state"
     refused(place, "--nvme", good, "--nvme", place.nvme, "--state", state, place.mnt, code=1,
             said=["objects"])

@@ -58,7 +58,7 @@ def test_an_fstab_line(place):
     table = f"{place.work}/fstab"
     with open(table, "w") as file:
         file.write(f"{place.nvme} {place.mnt} kvcachefs "
-                   "dev,suid,nofail,_netdev,x-systemd.automount,allow_other 0 0\n")
+                   "allow_dev,allow_suid,nofail,_netdev,x-systemd.automount,allow_other 0 0\n")
     assert run("mount", "--fstab", table, place.mnt).returncode == 0
     assert not {"nosuid", "nodev"} & set(options_of(place))
     # mount -a passes over what is mounted already.

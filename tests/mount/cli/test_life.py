@@ -22,6 +22,10 @@ def user_of(path, *argv):
     return subprocess.Popen(argv or ["sleep", "600"], cwd=path)
 
 
+# What a mount without a daemon answers; the second while its requests are being ended.
+DEAD = (errno.ENOTCONN, errno.ECONNABORTED)
+
+
 def end(process):
     process.kill()
     process.wait()
@@ -183,7 +187,7 @@ def test_a_dead_mount_point_is_taken_over(mounts):
         mount.kill(unmount=False)
         with pytest.raises(OSError) as dead:
             os.stat(f"{mount.mnt}/f")
-        assert dead.value.errno == errno.ENOTCONN
+        assert dead.value.errno in DEAD
         done = mount.cli("status", mount.mnt)
         assert done.returncode == 1 and "has died" in done.stderr, done.stderr
         done = subprocess.run(mount.command(), capture_output=True, text=True, timeout=120,
@@ -304,6 +308,10 @@ def shared(request):
     mount.close()
 
 
+def is_dead(answer):
+    return answer in [f"errno {code}" for code in DEAD]
+
+
 def write(mount, name, text):
     with open(f"{mount.mnt}/{name}", "w") as file:
         file.write(text)
@@ -325,9 +333,10 @@ def test_a_container_sees_the_mount(shared, propagation):
         # The daemon is killed, and the mount made anew over the dead one. With propagation the container
         # has the new one; without, it keeps the dead one until it is started again.
         shared.kill(unmount=False)
-        assert late.read(f"{shared.mnt}/f") == f"errno {errno.ENOTCONN}"
+        assert is_dead(late.read(f"{shared.mnt}/f"))
         shared.start()
-        assert late.read(f"{shared.mnt}/f") == ("one" if follows else f"errno {errno.ENOTCONN}")
+        text = late.read(f"{shared.mnt}/f")
+        assert text == "one" if follows else is_dead(text)
         again = Container(propagation)
         assert again.read(f"{shared.mnt}/f") == "one"
         again.close()
@@ -352,7 +361,7 @@ def test_a_container_that_keeps_the_mount_is_named_and_outlived(shared):
         os.kill(daemon, signal.SIGTERM)
         assert kvmount.wait_pidfd(pidfd, 40)
         os.close(pidfd)
-        assert container.read(f"{shared.mnt}/f") == f"errno {errno.ENOTCONN}"
+        assert is_dead(container.read(f"{shared.mnt}/f"))
     finally:
         container.close()
 

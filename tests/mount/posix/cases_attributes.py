@@ -52,10 +52,12 @@ def chown_clears_set_id(t):
             t(os.chmod, name, mode)
             t(os.chown, name, uid, gid)
             t(os.stat, name)
-            os.mkdir(name + ".d")
-            t(os.chmod, name + ".d", mode)
-            t(os.chown, name + ".d", uid, gid)
-            t(os.stat, name + ".d")
+            for make, suffix in ((os.mkdir, ".d"), (os.mkfifo, ".p"),
+                                 (lambda path: os.mknod(path, stat.S_IFSOCK | 0o600), ".s")):
+                make(name + suffix)
+                t(os.chmod, name + suffix, mode)
+                t(os.chown, name + suffix, uid, gid)
+                t(os.stat, name + suffix)
 
 
 def _touchers():

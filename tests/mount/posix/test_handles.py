@@ -55,7 +55,7 @@ def test_handles_outlive_the_cache(shared_mount):
     os.mkdir(root)
     made = make_tree(root)
     check(shared_mount.mnt, made)
-    kvmount.drop_caches()
+    kvmount.drop_caches(2)
     check(shared_mount.mnt, made)
 
 
@@ -82,7 +82,7 @@ def test_a_removed_file_is_stale(shared_mount):
         file.write(b"x")
     handle = name_to_handle(path)
     os.unlink(path)
-    kvmount.drop_caches()
+    kvmount.drop_caches(2)
     with open(path, "wb") as file:  # A new file under the name is another inode.
         file.write(b"y")
     top = os.open(shared_mount.mnt, os.O_RDONLY)
@@ -102,7 +102,7 @@ def test_a_moved_file_keeps_its_handle(shared_mount):
     handle = name_to_handle(path)
     os.makedirs(f"{shared_mount.mnt}/elsewhere", exist_ok=True)
     os.rename(path, f"{shared_mount.mnt}/elsewhere/after")
-    kvmount.drop_caches()
+    kvmount.drop_caches(2)
     top = os.open(shared_mount.mnt, os.O_RDONLY)
     try:
         fd = open_by_handle(top, handle, os.O_RDWR)

@@ -129,7 +129,7 @@ def test_a_big_directory_after_a_remount(shared_mount, seed):
     fill(directory, STAYING)
     before = {entry.name: entry.inode() for entry in os.scandir(directory)}
     shared_mount.remount()
-    kvmount.drop_caches()
+    kvmount.drop_caches(2)
     after = {entry.name: entry.inode() for entry in os.scandir(directory)}
     assert before == after
     assert all(os.stat(f"{directory}/{name}").st_ino == inode

@@ -411,10 +411,10 @@ class LlamaCppSlot(Scenario):
                 if end != len(data):
                     raise Mismatch(f"{self.path(key)}: SEEK_END says {end}")
                 file.seek(0)
-                got = file.read(12)
+                parts = [file.read(12)]
                 while part := file.read(20_000):
-                    got += part
+                    parts.append(part)
         except FileNotFoundError:
             return False
-        compare(self.path(key), got, data)
+        compare(self.path(key), b"".join(parts), data)
         return True

@@ -115,6 +115,24 @@ def test_two_processes(shared_mount, data_path, kind):
         stored.setdefault(data_path, []).append((kind, root, keys))
 
 
+MIB = 1 << 20
+REAL_SIZES = [(VllmFsTier, 5 * MIB), (LmcacheMpFs, 17_989_632), (LmcacheGds, 20 * MIB),
+              (LmcacheLocalDirect, 32 * MIB), (NixlNative, 10 * MIB), (SglangFile, 8 * MIB),
+              (MooncakeBucket, 24 * MIB + 1000), (LlamaCppSlot, 16 * MIB + 12)]
+
+
+@pytest.mark.parametrize("kind,size", REAL_SIZES,
+                         ids=lambda v: v.name if isinstance(v, type) else str(v))
+def test_real_sizes(shared_mount, data_path, kind, size):
+    """Unscaled blocks: each read and write is many requests, or many pages of a mapping."""
+    real = type(kind.__name__, (kind,), {"size": size})
+    keys = list(range(8 if kvmount.FULL else 2))
+    root = f"{shared_mount.mnt}/{kind.name}-real"
+    store_and_verify(real, root, list(keys), 2)
+    verify(real, root, keys, 2)
+    stored.setdefault(data_path, []).append((real, root, keys))
+
+
 def something_stored(shared_mount, data_path):
     """The ledger; a lone run of a survival test fills it first, so that it proves something."""
     if not stored.get(data_path):

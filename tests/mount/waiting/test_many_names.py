@@ -16,7 +16,12 @@ PER_NAME = 2048 if kvmount.SANITIZER else 600
 @pytest.mark.limit(3600 if kvmount.FULL else 150)
 def test_lookups_hold_no_descriptors(mounts):
     count = NAMES // 10 if kvmount.SANITIZER else NAMES
-    mount = mounts(nofile=1024)
+    # A disk of its own, so that the files need not be removed one by one.
+    with kvmount.LoopFs("ext4", 8 << 30, mkfs=["-i", "4096"]) as disk:
+        look_up(mounts(nofile=1024, nvme=f"{disk.path}/nvme"), count)
+
+
+def look_up(mount, count):
     width = 1000
     for group in range(count // width):
         directory = f"{mount.mnt}/d{group}"
@@ -43,6 +48,7 @@ def test_lookups_hold_no_descriptors(mounts):
     kvmount.drop_caches(2)
     kvmount.wait_until(lambda: mount.status()["counts"]["inodes_cached"] < count // 2, 60,
                        "forgotten inodes")
+    mount.stop()
 
 
 @pytest.mark.short

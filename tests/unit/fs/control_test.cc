@@ -22,16 +22,15 @@ using testing::TempDir;
 class ControlTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto server = ControlServer::start(dir_.path(),
-                                       [](const std::string& command) -> Result<std::string> {
-                                         if (command == "echo")
-                                           return std::string{R"({"said":"echo"})"};
-                                         if (command == "big")
-                                           return "\"" + std::string(300'000, 'x') + "\"";
-                                         return fail(EINVAL, "no such command");
-                                       });
+    auto server =
+        ControlServer::open(dir_.path(), [](const std::string& command) -> Result<std::string> {
+          if (command == "echo") return std::string{R"({"said":"echo"})"};
+          if (command == "big") return "\"" + std::string(300'000, 'x') + "\"";
+          return fail(EINVAL, "no such command");
+        });
     ASSERT_OK(server);
     server_ = std::move(*server);
+    server_->start();
   }
   UniqueFd connect() {
     sockaddr_un address{};
@@ -126,9 +125,10 @@ TEST(Control, APathMayBeLongerThanASocketAddress) {
   const TempDir dir;
   const std::string state = dir / std::string(180, 'd');
   std::filesystem::create_directory(state);
-  const auto server = ControlServer::start(
+  const auto server = ControlServer::open(
       state, [](const std::string&) -> Result<std::string> { return std::string{"1"}; });
   ASSERT_OK(server);
+  (*server)->start();
   const auto answer = control_request(state, "any");
   ASSERT_OK(answer);
   EXPECT_EQ("1", *answer);

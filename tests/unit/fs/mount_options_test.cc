@@ -24,7 +24,7 @@ TEST(MountOptions, DefaultsAreSafe) {
 }
 
 TEST(MountOptions, TheLastOfAPairCounts) {
-  const Parsed parsed = parse("dev,suid,nodev,ro,rw,noexec");
+  const Parsed parsed = parse("dev,allow_suid,nodev,ro,rw,noexec");
   EXPECT_EQ(0, parsed.code) << parsed.problem;
   EXPECT_EQ((std::vector<std::string>{"suid", "nodev", "rw", "noexec"}),
             kernel_option_words(parsed.kernel));

@@ -4,12 +4,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <rocksdb/db.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -142,26 +142,14 @@ TEST_F(RocksdbStoreTest, RefusesOptionsOutOfBounds) {
   EXPECT_ERROR(EINVAL, RocksdbStore::open(dir_ / "db", {.max_open_files = -1}, true));
 }
 
+// The fixture is db-v1 with one table more: `ldb --db=DIR create_column_family prefix_index`.
 TEST_F(RocksdbStoreTest, RefusesTablesOfANewerVersion) {
-  { ASSERT_OK(open(dir_ / "db")); }
-  {
-    // What a newer version would have done.
-    rocksdb::Options options;
-    std::vector<std::string> names;
-    ASSERT_TRUE(rocksdb::DB::ListColumnFamilies(options, dir_ / "db", &names).ok());
-    std::vector<rocksdb::ColumnFamilyDescriptor> families;
-    for (const std::string& name : names)
-      families.emplace_back(name, rocksdb::ColumnFamilyOptions());
-    std::vector<rocksdb::ColumnFamilyHandle*> handles;
-    rocksdb::DB* db = nullptr;
-    ASSERT_TRUE(rocksdb::DB::Open(options, dir_ / "db", families, &handles, &db).ok());
-    rocksdb::ColumnFamilyHandle* future = nullptr;
-    ASSERT_TRUE(db->CreateColumnFamily({}, "prefix_index", &future).ok());
-    handles.push_back(future);
-    for (auto* handle : handles) ASSERT_TRUE(db->DestroyColumnFamilyHandle(handle).ok());
-    delete db;
-  }
-  EXPECT_ERROR(EPROTONOSUPPORT, open(dir_ / "db"));
+  const std::filesystem::path fixtures =
+      std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "fixtures";
+  const std::string unpack =
+      "tar -xzf '" + (fixtures / "db-newer.tar.gz").string() + "' -C '" + dir_.path() + "'";
+  ASSERT_EQ(0, std::system(unpack.c_str()));
+  EXPECT_ERROR(EPROTONOSUPPORT, open(dir_ / "db-newer"));
   EXPECT_NE(std::string::npos, problem_.find("prefix_index")) << problem_;
 }
 
@@ -279,6 +267,29 @@ TEST_F(RocksdbStoreTest, WorksAgainAfterTheDiskWasFull) {
   EXPECT_TRUE((*again)->get(Table::kInodes, "fill" + std::to_string(written - 1))->has_value());
   EXPECT_FALSE((*again)->get(Table::kInodes, "more")->has_value())
       << "a failed write stays failed";
+}
+
+TEST_F(RocksdbStoreTest, EndsOnAFullDiskAndKeepsWhatItTook) {
+  TempMount mount("size=48m");
+  auto store = open(mount / "db");
+  ASSERT_OK(store);
+  testing::write_file(mount / "ballast", std::string(16 << 20, 'b'));
+  int code = 0;
+  int written = 0;
+  for (int i = 0; i < 100'000 && code == 0; ++i) {
+    code = testing::code_of(put(**store, std::to_string(i), std::string(4096, 'v')));
+    if (code == 0) ++written;
+  }
+  ASSERT_EQ(ENOSPC, code);
+  const std::int64_t began = monotonic_now();
+  store->reset();
+  EXPECT_LT(monotonic_now() - began, 20 * kNanosPerSecond);
+  std::filesystem::remove(mount / "ballast");
+  const auto again = open(mount / "db", false);
+  ASSERT_OK(again);
+  for (int i = 0; i < written; i += 41) {
+    ASSERT_TRUE((*again)->get(Table::kInodes, std::to_string(i))->has_value()) << i;
+  }
 }
 
 TEST_F(RocksdbStoreTest, ItsOwnLogIsBounded) {

@@ -47,8 +47,8 @@ TEST(HelperArguments, TheSourceIsTheFirstDevice) {
 
 TEST(Remount, KeepsTheFlagsInForce) {
   std::string problem;
-  const auto remount =
-      parse_remount("remount,ro,nvme=/x,x-y", "rw,nosuid,nodev,noatime", problem);
+  const auto remount = parse_remount("remount,ro,nvme=/x,x-y,user_id=0,default_permissions",
+                                     "rw,nosuid,nodev,noatime", problem);
   ASSERT_OK(remount) << problem;
   ASSERT_TRUE(remount->has_value());
   EXPECT_EQ(

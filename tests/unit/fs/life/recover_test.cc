@@ -260,9 +260,8 @@ TEST(Recovery, ASealedFileThatWasCutOrGrownIsQuarantined) {
     EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "f"));
     EXPECT_EQ(1u, volume->counts().damaged);
     EXPECT_FALSE(TestVolume::exists(backing));
-    EXPECT_TRUE(TestVolume::exists(
-        volume.device_paths().front() + "/quarantine/" +
-        std::filesystem::path(backing).filename().string()));
+    EXPECT_TRUE(TestVolume::exists(volume.device_paths().front() + "/quarantine/" +
+                                   std::filesystem::path(backing).filename().string()));
   }
 }
 

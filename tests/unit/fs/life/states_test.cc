@@ -83,8 +83,8 @@ TEST(States, TheSealerWaitsForTheLastWriter) {
   EXPECT_OK(volume->flush(*made.opened.file));
   // Another file's seal shows that the sealer has been here.
   const InodeNumber other = volume.store_file(kRootInode, "other", "x");
-  EXPECT_TRUE(TestVolume::wait_for(
-      [&] { return volume.state_of(other) == DataState::kSealed; }));
+  EXPECT_TRUE(
+      TestVolume::wait_for([&] { return volume.state_of(other) == DataState::kSealed; }));
   EXPECT_EQ(DataState::kPublished, volume.state_of(made.entry.inode));
   volume->release(*made.opened.file);
   EXPECT_TRUE(TestVolume::wait_for(
@@ -97,7 +97,8 @@ TEST(States, EmptyAndManyFilesAreSealed) {
   TestVolume volume;
   std::vector<InodeNumber> inodes;
   for (int i = 0; i < 200; ++i)
-    inodes.push_back(volume.store_file(kRootInode, std::to_string(i), std::string(static_cast<std::size_t>(i), 'z')));
+    inodes.push_back(volume.store_file(kRootInode, std::to_string(i),
+                                       std::string(static_cast<std::size_t>(i), 'z')));
   EXPECT_EQ(200u, volume->counts().unsealed);
   volume.settle();
   for (const InodeNumber inode : inodes) EXPECT_EQ(DataState::kSealed, volume.state_of(inode));
@@ -265,7 +266,8 @@ TEST(States, TwoDevicesShareTheFiles) {
   TestVolume volume({.rocksdb = false, .devices = 2, .volume = {}});
   std::set<std::uint32_t> used;
   for (int i = 0; i < 8; ++i) {
-    const InodeNumber inode = volume.store_file(kRootInode, std::to_string(i), std::to_string(i));
+    const InodeNumber inode =
+        volume.store_file(kRootInode, std::to_string(i), std::to_string(i));
     used.insert(must(volume.catalog().find_object(volume.record_of(inode).object))->device);
   }
   EXPECT_EQ((std::set<std::uint32_t>{0, 1}), used);

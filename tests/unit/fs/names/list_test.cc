@@ -55,7 +55,8 @@ TEST(Listing, GoesOnAfterAnyCookie) {
     }
   }
   ASSERT_EQ(702u, names.size());
-  for (int i = 0; i < 700; ++i) EXPECT_EQ(std::to_string(i), names[static_cast<std::size_t>(i) + 2]);
+  for (int i = 0; i < 700; ++i)
+    EXPECT_EQ(std::to_string(i), names[static_cast<std::size_t>(i) + 2]);
 }
 
 TEST(Listing, ShowsEveryLastingNameOnceWhileOthersComeAndGo) {

@@ -8,8 +8,8 @@
 namespace kvcachefs {
 namespace {
 
-using testing::TestVolume;
 using testing::must;
+using testing::TestVolume;
 
 constexpr Caller kRoot = TestVolume::kRoot;
 
@@ -24,7 +24,8 @@ TEST(Names, NewVolumeHasAnEmptyRootDirectory) {
 
 TEST(Names, LookupFindsWhatWasMade) {
   TestVolume volume;
-  const Entry made = must(volume->make_node(kRootInode, "d", S_IFDIR | 0750, 0, {.uid = 7, .gid = 8}));
+  const Entry made =
+      must(volume->make_node(kRootInode, "d", S_IFDIR | 0750, 0, {.uid = 7, .gid = 8}));
   const Entry found = must(volume->lookup(kRootInode, "d"));
   EXPECT_EQ(made.inode, found.inode);
   EXPECT_EQ(static_cast<mode_t>(S_IFDIR | 0750), found.attributes.st_mode);
@@ -49,7 +50,8 @@ TEST(Names, ARefusedCreateLeavesNoBackingFile) {
   const InodeNumber inode = volume.store_file(kRootInode, "f", "x");
   EXPECT_ERROR(EEXIST, volume->create(kRootInode, "f", 0644, O_RDWR, kRoot));
   int files = 0;
-  must((*volume->devices().front()).each([&](std::uint64_t) { return ++files > 0; }, [](const std::string&) {}));
+  must((*volume->devices().front())
+           .each([&](std::uint64_t) { return ++files > 0; }, [](const std::string&) {}));
   EXPECT_EQ(1, files);
   EXPECT_TRUE(TestVolume::exists(volume.backing_path_of(inode)));
 }
@@ -90,7 +92,8 @@ TEST(Names, AllTypesAreMadeAndListed) {
 TEST(Names, SymlinkTargetsAreBounded) {
   TestVolume volume;
   EXPECT_ERROR(ENOENT, volume->make_symlink(kRootInode, "l", "", kRoot));
-  EXPECT_ERROR(ENAMETOOLONG, volume->make_symlink(kRootInode, "l", std::string(4096, 'x'), kRoot));
+  EXPECT_ERROR(ENAMETOOLONG,
+               volume->make_symlink(kRootInode, "l", std::string(4096, 'x'), kRoot));
   const std::string longest(4095, 'x');
   const InodeNumber link = must(volume->make_symlink(kRootInode, "l", longest, kRoot)).inode;
   EXPECT_EQ(longest, must(volume->read_link(link)));
@@ -98,7 +101,9 @@ TEST(Names, SymlinkTargetsAreBounded) {
 
 TEST(Names, OddBytesAreKeptExactly) {
   TestVolume volume;
-  const std::vector<std::string> names{"new\nline", "\xff\xfe", "%2f", " ", "\x01\x7f", std::string(255, '\xc3'), "...", "-rf", "*"};
+  const std::vector<std::string> names{"new\nline", "\xff\xfe", "%2f",
+                                       " ",         "\x01\x7f", std::string(255, '\xc3'),
+                                       "...",       "-rf",      "*"};
   for (const std::string& name : names) volume.store_file(kRootInode, name, name);
   volume.settle();
   for (const std::string& name : names) {
@@ -116,7 +121,8 @@ TEST(Names, WhatIsNoNameIsRefused) {
   EXPECT_ERROR(ENAMETOOLONG, volume->lookup(kRootInode, too_long));
   EXPECT_ERROR(ENAMETOOLONG, volume->link(file, kRootInode, too_long));
   EXPECT_ERROR(ENAMETOOLONG, volume->rename(kRootInode, "f", kRootInode, too_long, 0));
-  for (const std::string& name : {std::string("."), std::string(".."), std::string("a/b"), std::string("a\0b", 3)}) {
+  for (const std::string& name :
+       {std::string("."), std::string(".."), std::string("a/b"), std::string("a\0b", 3)}) {
     EXPECT_ERROR(EINVAL, volume->make_node(kRootInode, name, S_IFDIR | 0755, 0, kRoot)) << name;
     EXPECT_ERROR(EINVAL, volume->link(file, kRootInode, name)) << name;
     EXPECT_ERROR(EINVAL, volume->rename(kRootInode, "f", kRootInode, name, 0)) << name;

@@ -146,7 +146,9 @@ TEST(Rename, IsOneCommit) {
 }
 
 TEST(Rename, UnderKeepWaitsForTheDisk) {
-  TestVolume volume({.rocksdb = false, .devices = 1, .volume = {.keep_by_default = true, .read_only = false}});
+  TestVolume volume({.rocksdb = false,
+                     .devices = 1,
+                     .volume = {.keep_by_default = true, .read_only = false}});
   EXPECT_TRUE(volume->publish_is_slow());
   const InodeNumber dir = volume.mkdir(kRootInode, "d");
   const Created made = volume.create(kRootInode, "tmp");

@@ -1,0 +1,110 @@
+// POSIX ACLs as values; the expectations are those of acl(5) and of ext4.
+#include "fs/acl/posix_acl.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <initializer_list>
+
+#include "tests/fakes/expect_result.h"
+
+namespace kvcachefs {
+namespace {
+
+constexpr std::uint32_t kNobody = UINT32_MAX;
+
+std::string value_of(std::initializer_list<AclEntry> entries, std::uint32_t version = 2) {
+  std::string value;
+  const auto put = [&value](std::uint32_t number, int bytes) {
+    for (int i = 0; i < bytes; ++i) value += static_cast<char>(number >> (8 * i) & 0xff);
+  };
+  put(version, 4);
+  for (const AclEntry& entry : entries) {
+    put(entry.tag, 2);
+    put(entry.perm, 2);
+    put(entry.id, 4);
+  }
+  return value;
+}
+
+const std::string kMinimal = value_of({{AclEntry::kUserObj, 6, kNobody},
+                                       {AclEntry::kGroupObj, 4, kNobody},
+                                       {AclEntry::kOther, 0, kNobody}});
+const std::string kExtended = value_of({{AclEntry::kUserObj, 7, kNobody},
+                                        {AclEntry::kUser, 6, 1000},
+                                        {AclEntry::kGroupObj, 5, kNobody},
+                                        {AclEntry::kGroup, 4, 100},
+                                        {AclEntry::kMask, 6, kNobody},
+                                        {AclEntry::kOther, 1, kNobody}});
+
+TEST(PosixAcl, EncodesWhatItParsed) {
+  for (const std::string& value : {kMinimal, kExtended}) {
+    const Result<PosixAcl> acl = PosixAcl::parse(value);
+    ASSERT_OK(acl);
+    EXPECT_FALSE(acl->empty());
+    EXPECT_EQ(value, acl->encode());
+  }
+}
+
+TEST(PosixAcl, AHeaderAloneIsAnEmptyList) {
+  const Result<PosixAcl> acl = PosixAcl::parse(value_of({}));
+  ASSERT_OK(acl);
+  EXPECT_TRUE(acl->empty());
+}
+
+TEST(PosixAcl, RefusesWhatIsNoList) {
+  EXPECT_ERROR(EINVAL, PosixAcl::parse(""));
+  EXPECT_ERROR(EINVAL, PosixAcl::parse("\x02"));
+  EXPECT_ERROR(EOPNOTSUPP, PosixAcl::parse(value_of({}, 1)));
+  EXPECT_ERROR(EINVAL, PosixAcl::parse(kMinimal + "x"));
+  EXPECT_ERROR(EINVAL, PosixAcl::parse(kMinimal.substr(0, kMinimal.size() - 8)));  // no other
+  const AclEntry user{AclEntry::kUserObj, 7, kNobody};
+  const AclEntry group{AclEntry::kGroupObj, 7, kNobody};
+  const AclEntry other{AclEntry::kOther, 7, kNobody};
+  const AclEntry mask{AclEntry::kMask, 7, kNobody};
+  EXPECT_ERROR(EINVAL, PosixAcl::parse(value_of({group, user, other})));
+  EXPECT_ERROR(EINVAL, PosixAcl::parse(value_of({user, user, group, other})));
+  EXPECT_ERROR(EINVAL, PosixAcl::parse(value_of({user, group, mask, mask, other})));
+  EXPECT_ERROR(EINVAL,
+               PosixAcl::parse(value_of({user, {AclEntry::kUser, 7, 5}, group, other})));
+  EXPECT_ERROR(
+      EINVAL,
+      PosixAcl::parse(value_of({user, {AclEntry::kUser, 7, kNobody}, group, mask, other})));
+  EXPECT_ERROR(EINVAL,
+               PosixAcl::parse(value_of({{AclEntry::kUserObj, 8, kNobody}, group, other})));
+  EXPECT_ERROR(EINVAL, PosixAcl::parse(value_of({user, group, other, {64, 7, kNobody}})));
+}
+
+TEST(PosixAcl, StandsForModeBits) {
+  EXPECT_EQ(0640u, PosixAcl::parse(kMinimal)->mode_bits());
+  EXPECT_TRUE(PosixAcl::parse(kMinimal)->equals_mode());
+  // The group's bits are those of the mask where there is one.
+  EXPECT_EQ(0761u, PosixAcl::parse(kExtended)->mode_bits());
+  EXPECT_FALSE(PosixAcl::parse(kExtended)->equals_mode());
+}
+
+TEST(PosixAcl, ChmodSetsTheMaskAndLeavesTheGroup) {
+  PosixAcl acl = *PosixAcl::parse(kExtended);
+  acl.set_mode_bits(0604);
+  EXPECT_EQ(0604u, acl.mode_bits());
+  EXPECT_EQ(value_of({{AclEntry::kUserObj, 6, kNobody},
+                      {AclEntry::kUser, 6, 1000},
+                      {AclEntry::kGroupObj, 5, kNobody},
+                      {AclEntry::kGroup, 4, 100},
+                      {AclEntry::kMask, 0, kNobody},
+                      {AclEntry::kOther, 4, kNobody}}),
+            acl.encode());
+}
+
+TEST(PosixAcl, InheritanceTakesWhatBothAllow) {
+  mode_t mode = S_IFREG | S_ISGID | 0666;
+  const PosixAcl made = PosixAcl::parse(kExtended)->inherit(mode);
+  EXPECT_EQ(static_cast<mode_t>(S_IFREG | S_ISGID | 0660), mode);
+  EXPECT_EQ(0660u, made.mode_bits());
+  mode = 0700;
+  EXPECT_EQ(0700u, PosixAcl::parse(kExtended)->inherit(mode).mode_bits());
+  EXPECT_EQ(0700u, mode);
+}
+
+}  // namespace
+}  // namespace kvcachefs
