@@ -22,7 +22,7 @@ namespace kvcachefs {
 namespace {
 
 // Longer than the daemon takes to end by itself, as long as nobody uses the mount.
-constexpr std::chrono::milliseconds kEndPatience = std::chrono::seconds{30};
+constexpr std::chrono::milliseconds kEndPatience = std::chrono::seconds{120};
 constexpr std::chrono::milliseconds kAnswerPatience = std::chrono::seconds{5};
 
 struct UmountArguments {

@@ -70,8 +70,7 @@ Result<void> Files::truncate_at_open(Inode& inode, Tier& tier, const Caller& cal
       inode.record.state == DataState::kPublished || inode.record.state == DataState::kSealed;
   const bool named = inode.record.nlink > 0;
   if (published && named && inode.opens == 0 && (inode.record.flags & kInodeFsynced) == 0) {
-    const Result<struct stat> standing = tier.status(inode.record.object);
-    if (standing.ok() && standing->st_size > 0) return start_rewrite(inode);
+    return start_rewrite(inode);
   }
   if (published) {
     InodeRecord next = inode.record;
@@ -170,11 +169,14 @@ Result<Created> Files::finish_create(Namespace::Made&& made, int flags) {
 Result<Created> Files::create(InodeNumber parent, std::string_view name, mode_t mode, int flags,
                               const Caller& caller) {
   mode = (mode & ~static_cast<mode_t>(S_IFMT)) | S_IFREG;
-  return finish_create(
+  Result<Created> created = finish_create(
       TRY(names_.make(parent, name,
                       {.mode = mode, .rdev = 0, .target = {}, .state = DataState::kUnpublished},
                       caller)),
       flags);
+  // A create(2) that fails leaves no name.
+  if (!created.ok()) static_cast<void>(names_.unlink(parent, name).ok());
+  return created;
 }
 
 Result<Created> Files::make_tmpfile(InodeNumber parent, mode_t mode, int flags,

@@ -144,19 +144,18 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
   problem = "the state directory's database cannot be read: run kvcachefs fsck on it";
   const RunMarker last = TRY(core.catalog.run_marker());
   RunMarker now{.clean = false, .boot_id = boot_id(), .mount_ids = TRY(mount_ids(core))};
+  // What a clean stop had no time to seal is not on the disk for certain either.
+  const bool another_boot = last.boot_id != now.boot_id || last.mount_ids != now.mount_ids;
   const bool is_new = !TRY(core.catalog.find_inode(kRootInode));
   if (is_new) {
     report.kind = "new";
     TRY(make_root(core));
-  } else if (last.clean) {
-    report.kind = "clean";
   } else {
-    report.kind =
-        last.boot_id == now.boot_id && last.mount_ids == now.mount_ids ? "daemon" : "machine";
+    report.kind = last.clean ? "clean" : another_boot ? "machine" : "daemon";
   }
   if (!is_new) {
     TRY(reaper.collect_all());
-    const std::uint64_t kept = TRY(settle(core, report.kind == "machine", report.dropped));
+    const std::uint64_t kept = TRY(settle(core, another_boot, report.dropped));
     TRY(reaper.collect_all());
     if (!last.clean) reaper.expect_strays();
     core.counters.unsealed.store(kept);
@@ -172,8 +171,6 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
 }
 
 Result<void> mark_clean(Core& core) {
-  for (const auto& tier : core.devices->tiers()) TRY(tier->sync());
-  TRY(core.catalog.sync());
   return core.catalog.set_run_marker(
       RunMarker{.clean = true, .boot_id = boot_id(), .mount_ids = TRY(mount_ids(core))});
 }

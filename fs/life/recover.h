@@ -28,7 +28,7 @@ namespace kvcachefs {
 // `problem` says what to do.
 Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem);
 
-// Marks the run as ended in order. Everything is on disk when it returns.
+// Marks the run as ended in order. The catalog is on disk when it returns.
 Result<void> mark_clean(Core& core);
 
 }  // namespace kvcachefs

@@ -16,6 +16,9 @@
 namespace kvcachefs {
 namespace {
 
+// Up to this many files each get a journal commit of their own.
+constexpr std::size_t kFewFiles = 4;
+
 // A file that was ready when it was looked at, and what must still hold when its seal is
 // recorded.
 struct Candidate {
@@ -137,7 +140,15 @@ void Sealer::stop(std::chrono::milliseconds deadline) {
   if (thread_.joinable()) thread_.join();
 }
 
-bool Sealer::out_of_time() const { return stopping_ && Clock::now() >= stop_by_; }
+bool Sealer::stopping() {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+bool Sealer::out_of_time() {
+  const std::lock_guard lock(mutex_);
+  return stopping_ && Clock::now() >= stop_by_;
+}
 
 void Sealer::run() {
   std::unique_lock lock(mutex_);
@@ -164,7 +175,7 @@ void Sealer::run() {
       pass();
       lock.lock();
     }
-    if (stopping_ && (!pending_ || out_of_time())) return;
+    if (stopping_ && (!pending_ || Clock::now() >= stop_by_)) return;
   }
 }
 
@@ -178,12 +189,9 @@ void Sealer::pass() {
   InodeNumber first_left = UINT64_MAX;  // still unsealed: the next pass must look again
   bool retry = false;
   while (true) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (out_of_time()) {
-        first_left = std::min(first_left, after + 1);
-        break;
-      }
+    if (out_of_time()) {
+      first_left = std::min(first_left, after + 1);
+      break;
     }
     Result<std::vector<InodeNumber>> numbers = core_.catalog.list_unsealed(after, kBatch);
     if (!numbers.ok() || numbers->empty()) break;
@@ -196,7 +204,7 @@ void Sealer::pass() {
         first_left = std::min(first_left, number);
       }
     }
-    if (batch.size() > 4) {
+    if (batch.size() > kFewFiles && !stopping()) {
       // One journal commit for all instead of one each. Its own error says too little: the
       // files' do.
       for (const auto& tier : core_.devices->tiers()) {
@@ -206,6 +214,10 @@ void Sealer::pass() {
     }
     std::uint64_t sealed = 0;
     for (const Candidate& file : batch) {
+      if (out_of_time()) {
+        first_left = std::min(first_left, file.inode->number);
+        continue;
+      }
       const Result<Sealed> outcome = seal_one(core_, file);
       if (outcome.ok() && *outcome == Sealed::kYes) {
         ++sealed;

@@ -44,7 +44,8 @@ class Sealer {
   void run();
   // One walk over the unsealed files.
   void pass();
-  [[nodiscard]] bool out_of_time() const;
+  [[nodiscard]] bool stopping();
+  [[nodiscard]] bool out_of_time();
 
   Core& core_;
   std::mutex mutex_;
