@@ -5,6 +5,7 @@ sides are measured in each round, in alternating order, so that a disturbance hi
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -167,8 +168,9 @@ def publish_requests(mount):
     before = operation_counts(mount)
     for number in range(200):
         path = os.path.join(directory, str(number))
-        with open(path + ".tmp", "wb", buffering=0) as f:
-            f.write(b"x" * 4096)
+        fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(fd, b"x" * 4096)
+        os.close(fd)
         os.rename(path + ".tmp", path)
     after = operation_counts(mount)
     return {name: round((after[name] - before.get(name, 0)) / 200, 2)
@@ -217,7 +219,10 @@ def bench_mount(arguments, title, cases, rows, data_path="auto"):
                 measure(cases, {**directories, "kvcachefs": other.mnt}, arguments.rounds,
                         arguments.seconds)
         else:
-            with kvmount.Mount("bench", data_path=data_path, nvme=nvme) as mount:
+            # Not stopped in order at the end: what was measured is thrown away.
+            with contextlib.closing(kvmount.Mount("bench", data_path=data_path,
+                                                  nvme=nvme).create()) as mount:
+                mount.start()
                 status = mount.status()
                 print(f"data path {status['data_path']}, transport {status['transport']}")
                 measure(cases, {**directories, "kvcachefs": mount.mnt}, arguments.rounds,

@@ -32,10 +32,10 @@ fail() { printf 'quickstart: %s\n' "$*" >&2; exit 1; }
 
 # Runs a noisy command; its output goes to a log that is shown only when it fails.
 quietly() {
-  local log=$work/$1.log
+  local log=$work/$1.log code=0
   shift
-  if "$@" >"$log" 2>&1; then return 0; fi
-  local code=$?
+  "$@" >"$log" 2>&1 || code=$?
+  if [ "$code" = 0 ]; then return 0; fi
   tail -n 40 "$log" >&2
   printf 'quickstart: failed (exit %d): %s\nquickstart: whole log: %s\n' "$code" "$*" "$log" >&2
   return "$code"

@@ -114,6 +114,7 @@ class Child:
 
     def __init__(self, function, *args, uid=0, gid=None, groups=()):
         self.name = f"{getattr(function, '__name__', function)} as uid {uid}"
+        self.ending = "nothing yet"
         self.reader, writer = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -152,25 +153,28 @@ class Child:
                     raise TimeoutError(f"{self.name} hung for {seconds * SLOWNESS} s")
                 chunk = os.read(self.reader, 1 << 20)
                 if not chunk:
+                    self.end(ended=True)
                     break
                 received += chunk
         finally:
             self.end()
         if not received:
-            raise RuntimeError(f"{self.name}: the child died")
+            raise RuntimeError(f"{self.name}: the child died of {self.ending}")
         good, value = pickle.loads(received)
         if not good:
             raise AssertionError(f"{self.name}:\n{value}")
         return value
 
-    def end(self):
-        """Kills the child if it still runs, and forgets it."""
+    def end(self, ended=False):
+        """Kills the child unless it has ended by itself, and forgets it."""
         if self.pidfd < 0:
             return
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        if not ended:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
         if wait_pidfd(self.pidfd, 10):  # Else it is stuck in the kernel: the watchdog's business.
-            os.waitpid(self.pid, 0)
+            code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            self.ending = signal.Signals(-code).name if code < 0 else f"exit {code}"
         os.close(self.pidfd)
         os.close(self.reader)
         self.pidfd = -1

@@ -134,6 +134,11 @@ Result<bool> Reaper::reap_objects() {
   Edit edit;
   edit.set_frees();
   for (const OrphanObject& orphan : orphans) {
+    if (!core_.devices->has(orphan.device)) {
+      log_error("orphan object={} is on no device: its record is damaged", orphan.id);
+      edit.remove_orphan_object(orphan.id);
+      continue;
+    }
     const Result<void> removed = core_.devices->at(orphan.device).remove(orphan.id);
     if (removed.ok()) {
       edit.remove_orphan_object(orphan.id);

@@ -29,7 +29,11 @@ class Devices {
   // Makes the object's backing file, on the devices in turn; one that is full is passed over.
   // Errors: those of Tier::create().
   Result<NewCopy> create_copy(ObjectId object);
-  // Precondition: `index` comes from the catalog's table.
+  // Whether the catalog's table has that index: a damaged record may hold any.
+  [[nodiscard]] bool has(std::uint32_t index) const noexcept {
+    return index < by_index_.size();
+  }
+  // Precondition: has(index).
   [[nodiscard]] Tier& at(std::uint32_t index) noexcept { return *by_index_[index]; }
   [[nodiscard]] std::size_t count() const noexcept { return tiers_.size(); }
   [[nodiscard]] const std::vector<std::unique_ptr<Tier>>& tiers() const noexcept {

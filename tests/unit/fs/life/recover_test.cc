@@ -209,6 +209,17 @@ TEST(Recovery, AnUnlinkThatFailedIsTriedAgain) {
   EXPECT_TRUE(must(volume.catalog().list_orphan_objects(0, 10)).empty());
 }
 
+TEST(Recovery, AnOrphanOnNoDeviceIsForgotten) {
+  TestVolume volume;
+  volume.store_file(kRootInode, "f", "bytes");
+  Edit edit;
+  edit.put_orphan_object(must(volume.catalog().next_id()), 9);
+  must(volume.catalog().commit(std::move(edit)));
+  volume.crash_daemon();
+  EXPECT_TRUE(must(volume.catalog().list_orphan_objects(0, 10)).empty());
+  EXPECT_EQ("bytes", must(volume.read_path("f")));
+}
+
 TEST(Recovery, AttributesSetAfterPublicationSurvive) {
   TestVolume volume;
   const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
