@@ -148,7 +148,7 @@ make_venv() {
 demo() {
   "$venv/bin/python" "$root/packaging/quickstart/demo.py" "$1" --python "$venv/bin/python" \
     --model "$work/model.gguf" --dir "$mount_point/llama-slots" --notes "$work/notes.json" \
-    --log "$work/runtime.log" --tokens "${KVCACHEFS_QUICKSTART_TOKENS:-1600}"
+    --log "$work/runtime.log" --tokens "${KVCACHEFS_QUICKSTART_TOKENS:-1000}"
 }
 
 check

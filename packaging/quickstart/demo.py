@@ -90,7 +90,7 @@ def main():
     parser.add_argument("--dir", required=True, help="where the runtime saves KV state")
     parser.add_argument("--notes", required=True)
     parser.add_argument("--log", default=os.devnull, help="the runtime's own log")
-    parser.add_argument("--tokens", type=int, default=1600, help="length of the prompt")
+    parser.add_argument("--tokens", type=int, default=1000, help="length of the prompt")
     args = parser.parse_args()
     try:
         return save(args) if args.half == "save" else go_on(args)
