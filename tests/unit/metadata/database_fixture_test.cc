@@ -24,8 +24,7 @@
 namespace kvcachefs {
 namespace {
 
-const std::filesystem::path kFixtures =
-    std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "fixtures";
+const std::filesystem::path kFixtures = KVCACHEFS_FIXTURES;
 
 std::string printable(std::string_view bytes) {
   std::string text;

@@ -144,8 +144,7 @@ TEST_F(RocksdbStoreTest, RefusesOptionsOutOfBounds) {
 
 // The fixture is db-v1 with one table more: `ldb --db=DIR create_column_family prefix_index`.
 TEST_F(RocksdbStoreTest, RefusesTablesOfANewerVersion) {
-  const std::filesystem::path fixtures =
-      std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "fixtures";
+  const std::filesystem::path fixtures = KVCACHEFS_FIXTURES;
   const std::string unpack =
       "tar -xzf '" + (fixtures / "db-newer.tar.gz").string() + "' -C '" + dir_.path() + "'";
   ASSERT_EQ(0, std::system(unpack.c_str()));
