@@ -81,7 +81,7 @@ Result<void> Check::check_orphans() {
 }
 
 Result<void> Check::check_devices() {
-  const auto [first, last] = setup_.catalog.last_run_ids();
+  const std::pair<std::uint64_t, std::uint64_t> recent = setup_.catalog.last_run_ids();
   for (std::size_t index = 0; index < setup_.devices.size(); ++index) {
     Tier& tier = *setup_.devices[index];
     const std::string& path = tier.info().path;
@@ -90,7 +90,8 @@ Result<void> Check::check_devices() {
       const std::optional<ObjectRecord> object = TRY(setup_.catalog.find_object(id));
       if (object && object->device == index) return {};
       if (TRY(has_row(Table::kOrphans, keys::orphan(keys::kOrphanObject, id)))) return {};
-      if (!object && crashed_ && id >= first && id < last) return {};  // left to the next start
+      if (!object && crashed_ && id >= recent.first && id < recent.second)
+        return {};  // left to the next start
       problem(kRemove, fmt::format("backing file {:016x} in {} belongs to no file", id, path));
       return setup_.repair ? tier.remove(id) : Result<void>{};
     };

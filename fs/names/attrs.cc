@@ -173,7 +173,7 @@ Result<AttributesReply> Attributes::set_attributes(InodeNumber number,
     if (inode->type != S_IFDIR && (chown || change.kill_suid_sgid || change.size)) {
       const bool keep_ids =
           !chown && !change.kill_suid_sgid && (change.size ? caller.uid == 0 : true);
-      TRY(strip_privileges(core_, number, next, caller, keep_ids, edit));
+      (void)TRY(strip_privileges(core_, number, next, caller, keep_ids, edit));
     }
     if (change.mode) {
       next.mode = (next.mode & S_IFMT) | (*change.mode & 07777);
