@@ -23,7 +23,8 @@ def user_of(path, *argv):
 
 
 # What a mount without a daemon answers; the second while its requests are being ended.
-DEAD = (errno.ENOTCONN, errno.ECONNABORTED)
+# The last two: a request that was on its way through a ring when its daemon died.
+DEAD = (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED, errno.EINTR)
 
 
 def end(process):
