@@ -64,7 +64,7 @@ using rocksdb::Status;
 
 constexpr std::uint64_t kMega = 1024 * 1024;
 // Bounds what a start after a crash has to replay.
-constexpr std::uint64_t kLogBytes = 32 * kMega;
+constexpr std::uint64_t kLogBytes = 16 * kMega;
 // What must be free for a database to be opened: a new log, manifest and options.
 constexpr off_t kRoomToOpen = 8 * kMega;
 // How often a database that stopped for a full disk is asked to go on.
