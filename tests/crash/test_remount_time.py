@@ -9,7 +9,7 @@ import pytest
 import crashes
 import kvmount
 
-NAMES = crashes.count(full=1_000_000, normal=200_000, short=10_000)
+NAMES = crashes.count(full=1_000_000, normal=60_000, short=10_000)
 PER_DIRECTORY = 5_000
 UNSEALED = PER_DIRECTORY
 SAMPLE = 200

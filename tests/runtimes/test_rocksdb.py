@@ -10,7 +10,7 @@ import kvmount
 from conftest import HERE, need_program, run
 
 KEYS = 200000 if kvmount.FULL else 20000
-ACKNOWLEDGED_BEFORE_KILL = 300
+ACKNOWLEDGED_BEFORE_KILL = 1000 if kvmount.FULL else 100  # each one is synced
 
 FLAVOURS = {
     "buffered": [],

@@ -178,6 +178,7 @@ def test_all_survive_a_kill(shared_mount, data_path):
 
 WRITE_ONCE = [VllmFsTier, LlmdFs, LmcacheFsConnector, SglangFile, NixlNative, LmcacheGds,
               TrtExample, MooncakeFilePerKey]
+REPORTS = (200 if kvmount.FULL else 15) * len(WRITE_ONCE)  # Published files before the kill.
 
 
 def store_until_it_fails(root, writer):
@@ -212,7 +213,7 @@ def test_killed_in_the_middle_of_stores(mounts, data_path):
     os.close(writer)
     try:
         with os.fdopen(reader, "rb") as reports:
-            lines = [reports.readline() for _ in range(40 * len(WRITE_ONCE))]
+            lines = [reports.readline() for _ in range(REPORTS)]
             mount.kill()
             lines += reports.readlines()
         try:
@@ -221,7 +222,7 @@ def test_killed_in_the_middle_of_stores(mounts, data_path):
             assert "SIGBUS" in str(died), died
     finally:
         child.end()
-    assert b"" not in lines[:40 * len(WRITE_ONCE)], "the stores ended before the kill"
+    assert b"" not in lines[:REPORTS], "the stores ended before the kill"
     published = {}
     for line in lines:
         number, key = map(int, line.split())
