@@ -344,13 +344,15 @@ class Mount:
         if PLAIN:
             return
         pid = self.pid()
-        pidfd = os.pidfd_open(pid)
-        try:
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            if not wait_pidfd(pidfd, 30):
-                raise MountError(f"daemon {pid} survived SIGKILL")
-        finally:
-            os.close(pidfd)
+        # A daemon that somebody else has killed already is what was asked for.
+        with contextlib.suppress(ProcessLookupError):
+            pidfd = os.pidfd_open(pid)
+            try:
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                if not wait_pidfd(pidfd, 30):
+                    raise MountError(f"daemon {pid} survived SIGKILL")
+            finally:
+                os.close(pidfd)
         self._reap()
         if unmount:
             lazy_unmount(self.mnt)

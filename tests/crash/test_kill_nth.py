@@ -167,7 +167,11 @@ def try_start(mount, command):
     if died:
         mount._reap()
     else:
-        mount.kill()
+        try:
+            mount.kill()
+        except (OSError, ValueError, IndexError):  # it had not come as far as writing its pid
+            mount.process.kill()
+            mount._reap()
     crashes.end_leftover(mount)
     return died
 
