@@ -236,7 +236,7 @@ sanitized() {
   export ASAN_OPTIONS="log_path=$reports/asan:detect_leaks=1:detect_stack_use_after_return=1"
   export LSAN_OPTIONS="suppressions=$suppress/lsan.supp:print_suppressions=0"
   export UBSAN_OPTIONS="log_path=$reports/ubsan:print_stacktrace=1"
-  export TSAN_OPTIONS="log_path=$reports/tsan:suppressions=$suppress/tsan.supp:second_deadlock_stack=1"
+  export TSAN_OPTIONS="log_path=$reports/tsan:suppressions=$suppress/tsan.supp:second_deadlock_stack=1:die_after_fork=0"
   # The runtimes of gcc 12 cannot cope with the address randomisation of newer kernels.
   wrap=(setarch "$(uname -m)" --addr-no-randomize)
   gtest "$preset" unit_tests || failed=1
