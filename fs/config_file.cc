@@ -1,6 +1,8 @@
 // The TOML file of --config: the same names as on the command line.
 #define TOML_ENABLE_FORMATTERS 0
 #include <fmt/format.h>
+// The library's own assertions end the process on some malformed texts that it refuses by an error otherwise.
+#define TOML_ASSERT(condition) static_cast<void>(0)
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -103,11 +105,21 @@ class FileReader {
   std::string& problem_;
 };
 
+// toml++ runs into undefined behaviour on some texts outside ASCII. Strings can say every character by its number.
+bool is_plain(char c) { return c == '\t' || c == '\n' || c == '\r' || (c >= 0x20 && c < 0x7f); }
+
 }  // namespace
 
 Result<void> parse_config_file(std::string_view text, const std::string& file,
                                KernelOptions& kernel, std::vector<Assignment>& out,
                                std::string& problem) {
+  if (const auto at = std::find_if_not(text.begin(), text.end(), is_plain); at != text.end()) {
+    problem = fmt::format(
+        "{}: line {}: not a character of ASCII: write it in a string as \\u and four hex "
+        "digits",
+        file, 1 + std::count(text.begin(), at, '\n'));
+    return fail(EINVAL, "configuration file");
+  }
   try {
     return FileReader{file, kernel, out, problem}.read(toml::parse(text, file));
   } catch (const toml::parse_error& error) {

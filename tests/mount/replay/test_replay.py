@@ -178,7 +178,7 @@ def test_all_survive_a_kill(shared_mount, data_path):
 
 WRITE_ONCE = [VllmFsTier, LlmdFs, LmcacheFsConnector, SglangFile, NixlNative, LmcacheGds,
               TrtExample, MooncakeFilePerKey]
-REPORTS = (200 if kvmount.FULL else 15) * len(WRITE_ONCE)  # Published files before the kill.
+REPORTS = (400 if kvmount.FULL else 30) * len(WRITE_ONCE)  # Published files before the kill.
 
 
 def store_until_it_fails(root, writer):
@@ -214,12 +214,13 @@ def test_killed_in_the_middle_of_stores(mounts, data_path):
     try:
         with os.fdopen(reader, "rb") as reports:
             lines = [reports.readline() for _ in range(REPORTS)]
-            mount.kill()
+            mount.kill(unmount=False)  # Else the stores would go on in the directory below.
             lines += reports.readlines()
         try:
             child.result(30)
         except RuntimeError as died:  # A store through a mapping of a dead mount is a SIGBUS.
             assert "SIGBUS" in str(died), died
+        kvmount.lazy_unmount(mount.mnt)
     finally:
         child.end()
     assert b"" not in lines[:REPORTS], "the stores ended before the kill"
