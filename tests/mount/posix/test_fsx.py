@@ -8,7 +8,7 @@ import pytest
 import kvmount
 from fsx import Exerciser, Wrong
 
-OPERATIONS = 100_000 if kvmount.FULL else 4000
+OPERATIONS = 100_000 if kvmount.FULL else 3000
 ROUNDS = 8 if kvmount.FULL else 3
 
 

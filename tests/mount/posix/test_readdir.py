@@ -7,7 +7,7 @@ import pytest
 
 import kvmount
 
-STAYING = 20_000 if kvmount.FULL else 1500
+STAYING = 20_000 if kvmount.FULL else 1000
 ROUNDS = 40 if kvmount.FULL else 8
 
 

@@ -20,7 +20,7 @@ ALL = [VllmFsTier, LlmdFs, LmcacheLocalDisk, LmcacheLocalDirect, LmcacheFsConnec
        SglangFile, SglangNixl, SglangHf3fs, VllmSimpleDisk, Kvbm, TrtV2, TrtExample, VllmExample,
        MooncakeFilePerKey, MooncakeBucket, MooncakeOffset, AibrixShfs, LlamaCppSlot]
 SEED = kvmount.seed()
-KEYS = 512 if kvmount.FULL else 48
+KEYS = 512 if kvmount.FULL else 32
 stored = {}  # data path -> [(scenario class, directory, keys)] for the tests of survival
 
 
