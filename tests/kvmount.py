@@ -60,6 +60,15 @@ def seed():
     return int(given) if given else random.SystemRandom().randrange(1 << 32)
 
 
+def is_dead(path):
+    """Whether a mount says that its daemon has gone: asked in a way that no cache answers."""
+    try:
+        os.statvfs(path)
+    except OSError as error:
+        return error.errno in (errno.ENOTCONN, errno.ECONNABORTED)
+    return not os.path.ismount(path)
+
+
 def wait_until(condition, seconds, what):
     """Polls `condition` until it holds; raises TimeoutError naming `what` at the deadline."""
     deadline = time.monotonic() + seconds * SLOWNESS
@@ -356,6 +365,9 @@ class Mount:
         self._reap()
         if unmount:
             lazy_unmount(self.mnt)
+        else:
+            # The kernel ends the connection a moment after the process.
+            wait_until(lambda: is_dead(self.mnt), 30, "the end of the connection")
 
     def remount(self, **changes):
         """A clean stop and a start."""
