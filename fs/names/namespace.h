@@ -55,6 +55,10 @@ class Namespace {
   Core& core_;
 };
 
+// A dentry that changes between the look and the locks is looked at again; more rounds than
+// this mean that somebody renames it in a loop, which the kernel's own locks rule out.
+inline constexpr int kMostRounds = 8;
+
 // Whether a file can have this name. The kernel sends no other; a damaged request must not
 // reach the catalog. Errors: EINVAL (empty, "." or "..", has a slash or a NUL), ENAMETOOLONG.
 Result<void> check_name(std::string_view name);

@@ -10,9 +10,6 @@ namespace {
 
 // As ext4 (EXT4_LINK_MAX, fs/ext4/ext4.h).
 constexpr std::uint32_t kMostLinks = 65'000;
-// A dentry that changes between the look and the locks is looked at again; more rounds than
-// this mean that somebody renames it in a loop, which the kernel's own locks rule out.
-constexpr int kMostRounds = 8;
 
 }  // namespace
 

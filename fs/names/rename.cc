@@ -10,8 +10,6 @@
 namespace kvcachefs {
 namespace {
 
-constexpr int kMostRounds = 8;  // as in remove.cc
-
 // What a rename changes; the records are copies until the commit.
 struct Changes {
   std::vector<std::pair<Inode*, InodeRecord>> records;
