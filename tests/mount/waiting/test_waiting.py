@@ -54,8 +54,7 @@ class Waiters:
                     struct.pack("hh4xqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
         self.child = kvmount.Child(self.block, uid=kvmount.NOBODY)
         try:
-            kvmount.wait_until(lambda: self.blocked() >= self.count, 60,
-                               f"{self.count} waiters in system call {self.number}")
+            self.wait_blocked()
         except BaseException:
             self.__exit__()
             raise
@@ -69,6 +68,12 @@ class Waiters:
             thread.start()
         for thread in threads:
             thread.join()
+
+    def wait_blocked(self):
+        """Twice in a row: a thread on its way into the call, with the processor taken from it, is
+        counted as well, and not a moment later when it runs again."""
+        kvmount.wait_until(lambda: self.blocked() >= self.count and self.blocked() >= self.count,
+                           60, f"{self.count} waiters in system call {self.number}")
 
     def blocked(self):
         """How many threads of the child are in the call."""
@@ -114,8 +119,7 @@ def test_waiters_do_not_slow_others(mounts, transport, kind, count):
     mount = mounts(transport=transport)
     os.chmod(mount.mnt, 0o755)
     with Waiters(f"{mount.mnt}/w", kind, count), \
-            Waiters(f"{mount.control}/w", kind, count) as control:
-        assert control.blocked() == count
+            Waiters(f"{mount.control}/w", kind, count):
         ours = p99(latencies(mount.mnt, "s"))
         ext4 = p99(latencies(mount.control, "s"))
         print(f"{kind} x {count}, {transport}: p99 {ours * 1e3:.3f} ms, ext4 {ext4 * 1e3:.3f} ms")
