@@ -3,7 +3,8 @@
 // Writes go to the write-ahead log in the page cache, so that they survive the end of the
 // process; sync() makes them survive the end of the machine. What a machine's crash leaves is a
 // prefix of the writes. After the disk was full, writes work again by themselves once there is
-// space.
+// space: the database is closed and opened anew (rocksdb_instance.h says why), for which callers
+// wait; meanwhile reads go on.
 #pragma once
 
 #include <cstdint>

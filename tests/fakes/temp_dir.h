@@ -61,6 +61,12 @@ class TempMount {
       throw std::system_error(errno, std::generic_category(), "remount");
     }
   }
+  // `options` as of mount(8), for example "size=64m".
+  void change(const std::string& options) {
+    if (::mount(nullptr, dir_.path().c_str(), nullptr, MS_REMOUNT, options.c_str()) != 0) {
+      throw std::system_error(errno, std::generic_category(), "remount");
+    }
+  }
   [[nodiscard]] const std::string& path() const noexcept { return dir_.path(); }
   [[nodiscard]] std::string operator/(std::string_view name) const { return dir_ / name; }
 
