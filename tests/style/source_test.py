@@ -40,7 +40,7 @@ MOUNT_USERS = ("fs/mount.", "tools/", "tests/")
 # One home for each library: a pattern of its headers, and where they may be included.
 HOMES = [
     ("libfuse", r"<(fuse3/.*|fuse(_\w+)?\.h|cuse_lowlevel\.h)>", r"fs/fuse/"),
-    ("RocksDB", r"<rocksdb/", r"metadata/rocksdb_store\.cc$"),
+    ("RocksDB", r"<rocksdb/", r"metadata/rocksdb_(store|instance)\.(cc|h)$"),
     ("spdlog", r"<spdlog/", r"backend/base/log\.cc$"),
     ("CLI11", r"<CLI/", r"tools/"),
     ("ISA-L", r"<isa-l", r"backend/base/crc32c\.cc$"),
