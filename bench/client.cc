@@ -229,24 +229,17 @@ void prepare_load(const Options& o) {
   ::sync();
 }
 
-void drop_cached_pages(const std::string& path) {
-  Fd fd(path, O_RDONLY | O_CLOEXEC);
-  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
-}
-
-// Whole files; with `first_touch` without this filesystem's own cached pages.
+// Whole files; with `first_touch` each once, in a mount that has just been started.
 Result load(const Options& o, bool first_touch) {
   std::vector<std::unique_ptr<Buffer>> buffers;
   for (unsigned t = 0; t < o.threads; ++t) buffers.push_back(std::make_unique<Buffer>(o.size));
   const auto name = [&](unsigned t, uint64_t n) {
     return load_name(o, (n + t * 7) % file_count(o));
   };
-  Step prepare;
-  if (first_touch) prepare = [&](unsigned t, uint64_t n) { drop_cached_pages(name(t, n)); };
   if (!first_touch) {  // Warm: every file was read once.
     for (uint64_t i = 0; i < file_count(o); ++i) read_file(load_name(o, i), o, *buffers[0]);
   }
-  return measure(o, UINT64_MAX, prepare,
+  return measure(o, first_touch ? file_count(o) : UINT64_MAX, nullptr,
                  [&](unsigned t, uint64_t n) { read_file(name(t, n), o, *buffers[t]); });
 }
 

@@ -127,14 +127,14 @@ Result<AttributesReply> Volume::set_attributes(InodeNumber inode, const SetAttri
   return parts_->attributes.set_attributes(inode, change, file, caller);
 }
 Result<void> Volume::set_xattr(InodeNumber inode, std::string_view name, std::string_view value,
-                               int flags, bool kill_sgid) {
-  return parts_->attributes.set_xattr(inode, name, value, flags, kill_sgid);
+                               int flags, const Caller& caller) {
+  return parts_->attributes.set_xattr(inode, name, value, flags, caller);
 }
 Result<std::string> Volume::get_xattr(InodeNumber inode, std::string_view name) {
   return parts_->attributes.get_xattr(inode, name);
 }
-Result<std::string> Volume::list_xattrs(InodeNumber inode) {
-  return parts_->attributes.list_xattrs(inode);
+Result<std::string> Volume::list_xattrs(InodeNumber inode, const Caller& caller) {
+  return parts_->attributes.list_xattrs(inode, caller);
 }
 Result<void> Volume::remove_xattr(InodeNumber inode, std::string_view name) {
   return parts_->attributes.remove_xattr(inode, name);

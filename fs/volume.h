@@ -51,6 +51,7 @@ struct Entry {
 
 struct AttributesReply {
   struct stat attributes {};
+  timespec birth{};  // when the inode was made
   double timeout_s = 0;
 };
 
@@ -74,7 +75,7 @@ enum class ServeMode : std::uint8_t {
   kPassthrough,        // the kernel reads and writes the backing file
   kPassthroughDirect,  // mmap goes to the backing file, read and write come to the daemon
   kCached,             // the daemon fills the kernel's page cache
-  kDirect,             // read and write come to the daemon, no page cache
+  kDirect,             // read and write come to the daemon, past the kernel's page cache
 };
 
 // An open file; owned by the volume from open() to release(). The FUSE file handle is its
@@ -171,12 +172,13 @@ class Volume {
   Result<AttributesReply> attributes(InodeNumber inode);
   Result<AttributesReply> set_attributes(InodeNumber inode, const SetAttributes& change,
                                          OpenFile* file, const Caller& caller);
-  // `flags`: XATTR_CREATE, XATTR_REPLACE. `kill_sgid`: FUSE_SETXATTR_ACL_KILL_SGID.
+  // `flags`: XATTR_CREATE, XATTR_REPLACE. An access ACL takes the set-group-ID bit away from who
+  // is not in the file's group.
   Result<void> set_xattr(InodeNumber inode, std::string_view name, std::string_view value,
-                         int flags, bool kill_sgid);
+                         int flags, const Caller& caller);
   Result<std::string> get_xattr(InodeNumber inode, std::string_view name);  // ENODATA
-  // Names, each followed by a NUL, as listxattr(2) gives them.
-  Result<std::string> list_xattrs(InodeNumber inode);
+  // Names, each followed by a NUL, as listxattr(2) gives them: trusted.* only to CAP_SYS_ADMIN.
+  Result<std::string> list_xattrs(InodeNumber inode, const Caller& caller);
   Result<void> remove_xattr(InodeNumber inode, std::string_view name);  // ENODATA
 
   // ---- files ----

@@ -43,8 +43,7 @@ Result<void> Files::strip_on_write(OpenFile& file, const Caller& caller) {
     return {};
   InodeRecord next = inode.record;
   Edit edit;
-  if (!TRY(strip_privileges(core_, inode.number, next, caller, caller.uid == 0, edit)))
-    return {};
+  if (!TRY(strip_privileges(core_, inode.number, next, caller, false, edit))) return {};
   next.ctime = file_clock_now();
   TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
   if (core_.notifications != nullptr) core_.notifications->invalidate_attributes(inode.number);

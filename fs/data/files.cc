@@ -13,6 +13,15 @@
 
 namespace kvcachefs {
 
+// Without passthrough, the first reader of a file of this size gets it past the kernel's page
+// cache: two to three times faster than filling it (bench/README.md), and most of a cache is read
+// once. Who comes again finds it worth keeping.
+constexpr std::uint64_t kStreamedFirst = 1u << 20;
+
+// The attributes of a file that is being created: the kernel asks for them once more before its
+// create(2) returns, unless they last until then.
+constexpr double kFreshTimeout = 0.01;
+
 // One id an object, kept as long as the inode is in memory: the kernel refuses a second id for
 // a file that is open, even one that names the same backing file.
 Result<int> Files::backing_id_of(Inode& inode, Tier& tier, int fd) {
@@ -61,7 +70,7 @@ Result<void> Files::truncate_at_open(Inode& inode, Tier& tier, const Caller& cal
   {
     InodeRecord next = inode.record;
     Edit edit;
-    if (TRY(strip_privileges(core_, inode.number, next, caller, caller.uid == 0, edit))) {
+    if (TRY(strip_privileges(core_, inode.number, next, caller, false, edit))) {
       next.ctime = file_clock_now();
       TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
     }
@@ -73,12 +82,7 @@ Result<void> Files::truncate_at_open(Inode& inode, Tier& tier, const Caller& cal
     return start_rewrite(inode);
   }
   if (published) {
-    InodeRecord next = inode.record;
-    Edit edit;
-    prepare_change(inode.number, next, edit);
-    edit.set_frees();
-    next.flags |= kInodeKeep;
-    TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
+    TRY(begin_change(core_, inode, Change::kTruncate));
   }
   const UniqueFd fd = TRY(tier.open(inode.record.object, O_RDWR));
   if (::ftruncate(fd.get(), 0) != 0) return fail_errno("truncate");
@@ -107,11 +111,8 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
   const bool writable = (flags & O_ACCMODE) != O_RDONLY;
   if (writable && (inode->record.state == DataState::kPublished ||
                    inode->record.state == DataState::kSealed)) {
-    InodeRecord next = inode->record;
-    const bool was_sealed = next.state == DataState::kSealed;
-    Edit edit;
-    prepare_change(inode->number, next, edit);
-    TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
+    const bool was_sealed = inode->record.state == DataState::kSealed;
+    TRY(begin_change(core_, *inode, Change::kWrite));
     // A power cut must not find bytes changed under a record that still says "sealed".
     if (was_sealed && core_.on_sync_wanted) core_.on_sync_wanted();
   }
@@ -124,7 +125,10 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
   } else {
     // Pages that readers filled stay right: the kernel drops them itself where a direct write
     // or a truncate goes.
-    file->mode = writable ? ServeMode::kDirect : ServeMode::kCached;
+    const bool streamed =
+        !inode->was_read && inode->record.stamp.size >= kStreamedFirst && !writable;
+    file->mode = writable || streamed ? ServeMode::kDirect : ServeMode::kCached;
+    if (!writable) inode->was_read = true;
     if (!fd)
       fd = TRY(tier->open(inode->record.object, (writable ? O_RDWR : O_RDONLY) |
                                                     (flags & (O_SYNC | O_DSYNC | O_NOATIME))));
@@ -161,7 +165,7 @@ Result<Created> Files::finish_create(Namespace::Made&& made, int flags) {
   backing = TRY(tier->status(made.inode->record.object));
   created.entry.attributes = merge_attributes(made.inode->number, made.inode->record, &backing);
   created.entry.entry_timeout_s = kEntryTimeout;
-  created.entry.attribute_timeout_s = attribute_timeout(*made.inode);
+  created.entry.attribute_timeout_s = kFreshTimeout;
   core_.table.add_lookup(made.inode);
   return created;
 }

@@ -43,6 +43,16 @@ void op_getattr(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) noexcept 
   reply.attributes(*attributes);
 }
 
+#ifdef KVCACHEFS_HAVE_STATX
+// The kernel asks so when somebody wants the time of birth.
+void op_statx(fuse_req_t request, fuse_ino_t inode, int, int, fuse_file_info*) noexcept {
+  Reply reply(request, Operation::kGetattr);
+  const Result<AttributesReply> attributes = reply.volume().attributes(inode);
+  if (!attributes) return reply.error(attributes.error());
+  reply.statx(*attributes);
+}
+#endif
+
 void op_setattr(fuse_req_t request, fuse_ino_t inode, struct stat* attributes, int to_set,
                 fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kSetattr);

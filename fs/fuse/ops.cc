@@ -19,6 +19,9 @@ fuse_lowlevel_ops make_table() noexcept {
   table.forget = op_forget;
   table.forget_multi = op_forget_multi;
   table.getattr = op_getattr;
+#ifdef KVCACHEFS_HAVE_STATX
+  table.statx = op_statx;
+#endif
   table.setattr = op_setattr;
   table.statfs = op_statfs;
   table.readlink = op_readlink;

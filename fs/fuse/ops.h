@@ -45,6 +45,10 @@ void answer_entry(Reply reply, const Result<Entry>& entry) noexcept;
 
 // op_attr.cc
 void op_getattr(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept;
+#ifdef KVCACHEFS_HAVE_STATX
+void op_statx(fuse_req_t request, fuse_ino_t inode, int flags, int mask,
+              fuse_file_info* info) noexcept;
+#endif
 void op_setattr(fuse_req_t request, fuse_ino_t inode, struct stat* attributes, int to_set,
                 fuse_file_info* info) noexcept;
 void op_statfs(fuse_req_t request, fuse_ino_t inode) noexcept;

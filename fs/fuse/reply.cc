@@ -1,6 +1,8 @@
 #include "fs/fuse/reply.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <cassert>
 #include <cstdlib>
@@ -155,6 +157,35 @@ void Reply::no_entry(double timeout_s) noexcept {
 void Reply::attributes(const AttributesReply& attributes) noexcept {
   fuse_reply_attr(take(), &attributes.attributes, attributes.timeout_s);
 }
+
+#ifdef KVCACHEFS_HAVE_STATX
+void Reply::statx(const AttributesReply& attributes) noexcept {
+  const auto stamp = [](const timespec& time) {
+    struct statx_timestamp out {};
+    out.tv_sec = time.tv_sec;
+    out.tv_nsec = static_cast<std::uint32_t>(time.tv_nsec);
+    return out;
+  };
+  const struct stat& from = attributes.attributes;
+  struct statx out {};
+  out.stx_mask = STATX_BASIC_STATS | STATX_BTIME;
+  out.stx_blksize = static_cast<std::uint32_t>(from.st_blksize);
+  out.stx_nlink = static_cast<std::uint32_t>(from.st_nlink);
+  out.stx_uid = from.st_uid;
+  out.stx_gid = from.st_gid;
+  out.stx_mode = static_cast<std::uint16_t>(from.st_mode);
+  out.stx_ino = from.st_ino;
+  out.stx_size = static_cast<std::uint64_t>(from.st_size);
+  out.stx_blocks = static_cast<std::uint64_t>(from.st_blocks);
+  out.stx_atime = stamp(from.st_atim);
+  out.stx_btime = stamp(attributes.birth);
+  out.stx_ctime = stamp(from.st_ctim);
+  out.stx_mtime = stamp(from.st_mtim);
+  out.stx_rdev_major = major(from.st_rdev);
+  out.stx_rdev_minor = minor(from.st_rdev);
+  fuse_reply_statx(take(), 0, &out, attributes.timeout_s);
+}
+#endif
 
 void Reply::data(const void* bytes, std::size_t size) noexcept {
   fuse_reply_buf(take(), static_cast<const char*>(bytes), size);

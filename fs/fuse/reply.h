@@ -45,6 +45,7 @@ class Reply {
   void none() noexcept;
   void no_entry(double timeout_s) noexcept;
   void attributes(const AttributesReply& attributes) noexcept;
+  void statx(const AttributesReply& attributes) noexcept;
   void data(const void* bytes, std::size_t size) noexcept;
   void link_target(const char* target) noexcept;
   void written(std::size_t count) noexcept;

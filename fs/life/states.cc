@@ -48,6 +48,15 @@ void prepare_change(InodeNumber number, InodeRecord& record, Edit& edit) {
   enter_state(number, record, DataState::kMutable, edit);
 }
 
+Result<void> begin_change(Core& core, Inode& inode, Change change) {
+  InodeRecord next = inode.record;
+  Edit edit;
+  prepare_change(inode.number, next, edit);
+  if (change != Change::kWrite) edit.set_frees();
+  if (change == Change::kTruncate) next.flags |= kInodeKeep;
+  return commit_record(core, inode, std::move(next), std::move(edit));
+}
+
 Result<void> publish_locked(Core& core, Inode& inode) {
   if (!is_unsealed(inode.record.state)) return {};
   Tier* tier = TRY(core.devices->of(inode));

@@ -50,6 +50,12 @@ Result<void> prepare_publication(Core& core, InodeNumber number, InodeRecord& re
 // given other times.
 void prepare_change(InodeNumber number, InodeRecord& record, Edit& edit);
 
+// What is about to happen to a published or sealed file.
+enum class Change : std::uint8_t { kWrite, kTruncate, kTimes };
+// That step as a commit of its own. A truncate, and new times, are let through on a full disk.
+// The caller holds the inode's lock.
+Result<void> begin_change(Core& core, Inode& inode, Change change);
+
 // Publishes a file that a FLUSH, rename or link has reached; a new stamp when it changed since
 // the last one, nothing otherwise. Takes the inode's lock. Errors: EIO (poisoned, or the
 // backing file fails), ENOENT (the backing file is missing), ENOSPC.

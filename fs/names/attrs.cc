@@ -5,12 +5,11 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "fs/acl/acl.h"
 #include "fs/life/states.h"
+#include "fs/names/credentials.h"
 #include "fs/names/namespace.h"
 #include "fs/node/attributes.h"
 
@@ -40,35 +39,22 @@ timespec time_argument(const std::optional<UnixNanos>& time) {
   return to_timespec(*time);
 }
 
-// Whether the caller is in the group, or is root. Supplementary groups are not in a request; a
-// caller that is gone has none.
+// Who is not in a file's group may not leave it a set-group-ID bit.
 bool may_keep_group(const Caller& caller, gid_t group) {
-  if (caller.uid == 0 || caller.gid == group) return true;
-  std::ifstream status("/proc/" + std::to_string(caller.pid) + "/status");
-  std::string line;
-  while (std::getline(status, line)) {
-    if (!line.starts_with("Groups:")) continue;
-    std::istringstream groups(line.substr(7));
-    for (gid_t one = 0; groups >> one;) {
-      if (one == group) return true;
-    }
-  }
-  return false;
+  return in_group(caller, group) || has_capability(caller, CAP_FSETID);
 }
 
 }  // namespace
 
 Result<bool> strip_privileges(Core& core, InodeNumber number, InodeRecord& record,
-                              const Caller& caller, bool keep_ids, Edit& edit) {
-  bool changed = false;
-  if (!keep_ids) {
-    std::uint32_t strip = record.mode & S_ISUID;
-    const bool group_executes = (record.mode & S_IXGRP) != 0;
-    if ((record.mode & S_ISGID) != 0 && (group_executes || !may_keep_group(caller, record.gid)))
-      strip |= S_ISGID;
-    changed = strip != 0;
-    record.mode &= ~strip;
-  }
+                              const Caller& caller, bool forced, Edit& edit) {
+  std::uint32_t strip = record.mode & S_ISUID;
+  if ((record.mode & S_ISGID) != 0 &&
+      ((record.mode & S_IXGRP) != 0 || !may_keep_group(caller, record.gid)))
+    strip |= S_ISGID;
+  if (strip != 0 && !forced && has_capability(caller, CAP_FSETID)) strip = 0;
+  bool changed = strip != 0;
+  record.mode &= ~strip;
   if ((record.flags & kInodeHasXattr) != 0 &&
       TRY(core.catalog.find_xattr(number, kCapabilityXattr))) {
     edit.remove_xattr(number, kCapabilityXattr);
@@ -98,6 +84,7 @@ Result<AttributesReply> Attributes::reply_of(const InodePtr& inode) {
   const std::lock_guard lock(inode->mutex);
   return AttributesReply{.attributes = merge_attributes(inode->number, inode->record,
                                                         backing ? &*backing : nullptr),
+                         .birth = to_timespec(inode->record.btime),
                          .timeout_s = attribute_timeout(*inode)};
 }
 
@@ -116,12 +103,7 @@ Result<void> Attributes::change_data(const InodePtr& inode, const SetAttributes&
   // its checksums, and finds out by itself.
   if (inode->record.state == DataState::kPublished ||
       (change.size && inode->record.state == DataState::kSealed)) {
-    InodeRecord next = inode->record;
-    Edit edit;
-    prepare_change(inode->number, next, edit);
-    edit.set_frees();  // a truncate on a full disk must work
-    if (change.size) next.flags |= kInodeKeep;
-    TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
+    TRY(begin_change(core_, *inode, change.size ? Change::kTruncate : Change::kTimes));
   }
   UniqueFd opened;
   int fd = -1;
@@ -170,10 +152,9 @@ Result<AttributesReply> Attributes::set_attributes(InodeNumber number,
     const bool chown = change.uid || change.gid;
     if (change.uid) next.uid = *change.uid;
     if (change.gid) next.gid = *change.gid;
-    if (inode->type != S_IFDIR && (chown || change.kill_suid_sgid || change.size)) {
-      const bool keep_ids =
-          !chown && !change.kill_suid_sgid && (change.size ? caller.uid == 0 : true);
-      (void)TRY(strip_privileges(core_, number, next, caller, keep_ids, edit));
+    const bool forced = chown || change.kill_suid_sgid;
+    if (inode->type != S_IFDIR && (forced || change.size)) {
+      (void)TRY(strip_privileges(core_, number, next, caller, forced, edit));
     }
     if (change.mode) {
       next.mode = (next.mode & S_IFMT) | (*change.mode & 07777);
@@ -191,7 +172,7 @@ Result<AttributesReply> Attributes::set_attributes(InodeNumber number,
 }
 
 Result<void> Attributes::set_acl(Inode& inode, std::string_view name, std::string_view value,
-                                 bool kill_sgid) {
+                                 const Caller& caller) {
   InodeRecord next = inode.record;
   Edit edit;
   const PosixAcl acl = value.empty() ? PosixAcl{} : TRY(PosixAcl::parse(value));
@@ -203,7 +184,8 @@ Result<void> Attributes::set_acl(Inode& inode, std::string_view name, std::strin
   bool store = !acl.empty();
   if (name == kAclAccess && store) {
     next.mode = (next.mode & ~0777u) | acl.mode_bits();
-    if (kill_sgid) next.mode &= ~static_cast<std::uint32_t>(S_ISGID);
+    if ((next.mode & S_ISGID) != 0 && !may_keep_group(caller, next.gid))
+      next.mode &= ~static_cast<std::uint32_t>(S_ISGID);
     store = !acl.equals_mode();
   }
   if (store) {
@@ -217,13 +199,13 @@ Result<void> Attributes::set_acl(Inode& inode, std::string_view name, std::strin
 }
 
 Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
-                                   std::string_view value, int flags, bool kill_sgid) {
+                                   std::string_view value, int flags, const Caller& caller) {
   if (!is_supported(name)) return fail(EOPNOTSUPP, "xattr namespace");
   if (!is_named(name)) return fail(EINVAL, "xattr name");
   if (value.size() > kLongestXattr) return fail(E2BIG, "xattr value");
   const InodePtr inode = TRY(core_.table.get(number));
   const std::lock_guard lock(inode->mutex);
-  if (is_acl(name)) return set_acl(*inode, name, value, kill_sgid);
+  if (is_acl(name)) return set_acl(*inode, name, value, caller);
   const bool stands = (inode->record.flags & kInodeHasXattr) != 0 &&
                       TRY(core_.catalog.find_xattr(number, name)).has_value();
   if (stands && (flags & XATTR_CREATE) != 0) return fail(EEXIST, "xattr");
@@ -248,7 +230,7 @@ Result<std::string> Attributes::get_xattr(InodeNumber number, std::string_view n
   return *std::move(value);
 }
 
-Result<std::string> Attributes::list_xattrs(InodeNumber number) {
+Result<std::string> Attributes::list_xattrs(InodeNumber number, const Caller& caller) {
   const InodePtr inode = TRY(core_.table.get(number));
   {
     const std::lock_guard lock(inode->mutex);
@@ -256,7 +238,13 @@ Result<std::string> Attributes::list_xattrs(InodeNumber number) {
   }
   const std::vector<std::string> names = TRY(core_.catalog.list_xattrs(number));
   std::string out;
+  std::optional<bool> trusted;
   for (const std::string& name : names) {
+    // As fs/xattr.c (xattr_list_one, simple_xattr_list): only for who may read them.
+    if (name.starts_with("trusted.")) {
+      if (!trusted) trusted = has_capability(caller, CAP_SYS_ADMIN);
+      if (!*trusted) continue;
+    }
     out += name;
     out += '\0';
   }

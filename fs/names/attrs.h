@@ -15,16 +15,16 @@ class Attributes {
   Result<AttributesReply> set_attributes(InodeNumber inode, const SetAttributes& change,
                                          OpenFile* file, const Caller& caller);
   Result<void> set_xattr(InodeNumber inode, std::string_view name, std::string_view value,
-                         int flags, bool kill_sgid);
+                         int flags, const Caller& caller);
   Result<std::string> get_xattr(InodeNumber inode, std::string_view name);
-  Result<std::string> list_xattrs(InodeNumber inode);
+  Result<std::string> list_xattrs(InodeNumber inode, const Caller& caller);
   Result<void> remove_xattr(InodeNumber inode, std::string_view name);
 
  private:
   Result<AttributesReply> reply_of(const InodePtr& inode);
   Result<void> change_data(const InodePtr& inode, const SetAttributes& change, OpenFile* file);
   Result<void> set_acl(Inode& inode, std::string_view name, std::string_view value,
-                       bool kill_sgid);
+                       const Caller& caller);
 
   Core& core_;
 };
@@ -33,10 +33,10 @@ inline constexpr std::string_view kCapabilityXattr = "security.capability";
 
 // What a write, truncate or chown takes from a file, as ext4 does (setattr_should_drop_suidgid,
 // fs/attr.c): suid; sgid where the group may execute, or where the caller is not in the file's
-// group; and file capabilities, from everybody. With `keep_ids` (the caller may keep suid and
-// sgid) only the last. Adds to the edit; true when something changed.
+// group; and file capabilities, from everybody. Unless `forced` (a chown, or the kernel says so),
+// a caller with CAP_FSETID keeps suid and sgid. Adds to the edit; true when something changed.
 Result<bool> strip_privileges(Core& core, InodeNumber number, InodeRecord& record,
-                              const Caller& caller, bool keep_ids, Edit& edit);
+                              const Caller& caller, bool forced, Edit& edit);
 
 // Whether a write would have something to strip: such a file's writes must come to the daemon.
 // The caller holds the inode's lock.

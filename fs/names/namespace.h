@@ -48,6 +48,8 @@ class Namespace {
 
  private:
   Result<InodeNumber> parent_of(InodeNumber directory);
+  // unlink and rmdir; `directory`: which of them.
+  Result<void> remove_name(InodeNumber parent, std::string_view name, bool directory);
   // One try of a rename; false: the dentries changed between the first look and the locks.
   Result<bool> try_rename(const InodePtr& from_dir, std::string_view name,
                           const InodePtr& to_dir, std::string_view new_name, unsigned flags);

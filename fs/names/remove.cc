@@ -50,57 +50,42 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
   return entry_of(inode);
 }
 
-Result<void> Namespace::unlink(InodeNumber parent, std::string_view name) {
-  const InodePtr directory = TRY(core_.table.get(parent));
+Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, bool directory) {
+  const InodePtr holder = TRY(core_.table.get(parent));
   for (int round = 0; round < kMostRounds; ++round) {
     const std::optional<DentryRecord> dentry = TRY(core_.catalog.find_dentry(parent, name));
     if (!dentry) return fail(ENOENT, "no such name");
     const InodePtr inode = TRY(core_.table.get(dentry->inode));
-    const LockedInodes locked({inode.get(), directory.get()});
+    const LockedInodes locked({inode.get(), holder.get()});
     if (TRY(core_.catalog.find_dentry(parent, name)) != dentry) continue;
-    if (S_ISDIR(inode->record.mode)) return fail(EISDIR, "a directory");
+    const bool is_directory = S_ISDIR(inode->record.mode);
+    if (is_directory && !directory) return fail(EISDIR, "a directory");
+    if (!is_directory && directory) return fail(ENOTDIR, "not a directory");
+    if (directory && !TRY(core_.catalog.directory_empty(inode->number)))
+      return fail(ENOTEMPTY, "directory");
     const UnixNanos now = file_clock_now();
     InodeRecord next = inode->record;
-    --next.nlink;
+    next.nlink = directory ? 0 : next.nlink - 1;
     next.ctime = now;
     Edit edit;
     edit.set_frees();
     edit.remove_dentry(parent, name, *dentry);
     if (next.nlink == 0) edit.put_orphan_inode(inode->number);
-    InodeRecord directory_next = touched(directory->record, now, 0);
-    edit.put_inode(parent, directory_next);
+    InodeRecord holder_next = touched(holder->record, now, directory ? -1 : 0);
+    edit.put_inode(parent, holder_next);
     TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
-    directory->record = std::move(directory_next);
+    holder->record = std::move(holder_next);
     return {};
   }
   return fail(EBUSY, "the name keeps changing");
 }
 
+Result<void> Namespace::unlink(InodeNumber parent, std::string_view name) {
+  return remove_name(parent, name, false);
+}
+
 Result<void> Namespace::rmdir(InodeNumber parent, std::string_view name) {
-  const InodePtr directory = TRY(core_.table.get(parent));
-  for (int round = 0; round < kMostRounds; ++round) {
-    const std::optional<DentryRecord> dentry = TRY(core_.catalog.find_dentry(parent, name));
-    if (!dentry) return fail(ENOENT, "no such name");
-    const InodePtr inode = TRY(core_.table.get(dentry->inode));
-    const LockedInodes locked({inode.get(), directory.get()});
-    if (TRY(core_.catalog.find_dentry(parent, name)) != dentry) continue;
-    if (!S_ISDIR(inode->record.mode)) return fail(ENOTDIR, "not a directory");
-    if (!TRY(core_.catalog.directory_empty(inode->number))) return fail(ENOTEMPTY, "directory");
-    const UnixNanos now = file_clock_now();
-    InodeRecord next = inode->record;
-    next.nlink = 0;
-    next.ctime = now;
-    Edit edit;
-    edit.set_frees();
-    edit.remove_dentry(parent, name, *dentry);
-    edit.put_orphan_inode(inode->number);
-    InodeRecord directory_next = touched(directory->record, now, -1);
-    edit.put_inode(parent, directory_next);
-    TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
-    directory->record = std::move(directory_next);
-    return {};
-  }
-  return fail(EBUSY, "the name keeps changing");
+  return remove_name(parent, name, true);
 }
 
 }  // namespace kvcachefs

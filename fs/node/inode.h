@@ -43,6 +43,8 @@ struct Inode {
   // Counts opens for writing; the seal compares it to notice a writer that came and went
   // meanwhile.
   std::uint64_t write_opens = 0;
+  // Daemon-served: somebody has opened it for reading since it came into memory.
+  bool was_read = false;
   // The backing id of `record.object`, 0: none is registered. One per object: the kernel
   // refuses a second one.
   int backing_id = 0;

@@ -41,7 +41,7 @@ else()
 endif()
 
 if(NOT kv_fuse_checked STREQUAL "${kv_fuse_stamp}")
-  foreach(result PASSTHROUGH IO_URING CUSTOM_IO)
+  foreach(result PASSTHROUGH IO_URING CUSTOM_IO STATX)
     unset(KVCACHEFS_HAVE_${result} CACHE)
   endforeach()
   set(kv_fuse_checked "${kv_fuse_stamp}" CACHE INTERNAL "The libfuse that the checks looked at")
@@ -62,6 +62,11 @@ int main(void) {
   return fuse_session_custom_io(session, (const struct fuse_custom_io *)0, 0);
 }" KVCACHEFS_HAVE_CUSTOM_IO)
 check_c_source_compiles("#include <fuse_lowlevel.h>
+int main(void) {
+  struct fuse_lowlevel_ops operations = {0};
+  return operations.statx == 0 ? fuse_reply_statx((fuse_req_t)0, 0, (struct statx *)0, 1.0) : 0;
+}" KVCACHEFS_HAVE_STATX)
+check_c_source_compiles("#include <fuse_lowlevel.h>
 #if !defined(FUSE_CAP_OVER_IO_URING)
 #error no io_uring transport
 #endif
@@ -72,7 +77,7 @@ if(kv_fuse_kind STREQUAL "bundled" AND NOT EXISTS ${kv_fuse_prefix}/has_io_uring
   set(KVCACHEFS_HAVE_IO_URING "" CACHE INTERNAL "")
 endif()
 
-foreach(feature PASSTHROUGH IO_URING CUSTOM_IO)
+foreach(feature PASSTHROUGH IO_URING CUSTOM_IO STATX)
   if(KVCACHEFS_HAVE_${feature})
     target_compile_definitions(kv_libfuse INTERFACE KVCACHEFS_HAVE_${feature}=1)
   endif()

@@ -152,7 +152,8 @@ struct TestVolumeOptions {
 
 class TestVolume {
  public:
-  static constexpr Caller kRoot{.uid = 0, .gid = 0, .pid = 1, .umask = 0};
+  // This process: what is asked of /proc about a caller is true.
+  static inline const Caller kRoot{.uid = 0, .gid = 0, .pid = ::getpid(), .umask = 0};
 
   explicit TestVolume(TestVolumeOptions options = {}) : options_(options) {
     // What a run logs is not what a test looks at.

@@ -24,7 +24,7 @@ using testing::read_file;
 using testing::TestVolume;
 using testing::write_file;
 
-constexpr Caller kRoot = TestVolume::kRoot;
+const Caller& kRoot = TestVolume::kRoot;
 
 struct Outcome {
   int exit_code = 0;
@@ -42,7 +42,7 @@ class Fsck : public ::testing::Test {
     deep_ = volume_.store_file(sub_, "deep", "deep");
     must(volume_->link(bad_, sub_, "second"));
     must(volume_->make_symlink(dir_, "symlink", "good", kRoot));
-    must(volume_->set_xattr(good_, "user.x", "y", 0, false));
+    must(volume_->set_xattr(good_, "user.x", "y", 0, {}));
     volume_.start();
     volume_.stop_cleanly();
     must(write_device_list(state(), volume_.device_paths()));

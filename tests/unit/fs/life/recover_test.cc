@@ -13,7 +13,7 @@ using testing::must;
 using testing::TestVolume;
 using testing::write_file;
 
-constexpr Caller kRoot = TestVolume::kRoot;
+const Caller& kRoot = TestVolume::kRoot;
 
 TEST(Recovery, TellsTheKindsOfEndApart) {
   TestVolume volume;
@@ -165,7 +165,7 @@ TEST(Recovery, OrphansOfTheLastRunAreRemoved) {
   TestVolume volume;
   const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
   const std::string backing = volume.backing_path_of(inode);
-  must(volume->set_xattr(inode, "user.x", "y", 0, false));
+  must(volume->set_xattr(inode, "user.x", "y", 0, {}));
   volume.open(inode, O_RDONLY);
   EXPECT_OK(volume->unlink(kRootInode, "f"));
   const Created nameless = must(volume->make_tmpfile(kRootInode, 0600, O_RDWR, kRoot));

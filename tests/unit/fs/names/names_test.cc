@@ -11,7 +11,7 @@ namespace {
 using testing::must;
 using testing::TestVolume;
 
-constexpr Caller kRoot = TestVolume::kRoot;
+const Caller& kRoot = TestVolume::kRoot;
 
 TEST(Names, NewVolumeHasAnEmptyRootDirectory) {
   TestVolume volume;

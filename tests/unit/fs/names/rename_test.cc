@@ -9,7 +9,7 @@ namespace {
 using testing::must;
 using testing::TestVolume;
 
-constexpr Caller kRoot = TestVolume::kRoot;
+const Caller& kRoot = TestVolume::kRoot;
 
 TEST(Rename, MovesAFileBetweenDirectories) {
   TestVolume volume;

@@ -1,0 +1,50 @@
+#include "fs/names/credentials.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace kvcachefs {
+namespace {
+
+std::string proc_of(const Caller& caller) { return "/proc/" + std::to_string(caller.pid); }
+
+// The value of a line of /proc/PID/status; empty when there is none.
+std::string status_line(const Caller& caller, const std::string& key) {
+  std::ifstream status(proc_of(caller) + "/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    if (line.starts_with(key)) return line.substr(key.size());
+  }
+  return {};
+}
+
+bool shares_user_namespace(const Caller& caller) {
+  struct stat theirs {};
+  struct stat ours {};
+  return ::stat((proc_of(caller) + "/ns/user").c_str(), &theirs) == 0 &&
+         ::stat("/proc/self/ns/user", &ours) == 0 && theirs.st_ino == ours.st_ino &&
+         theirs.st_dev == ours.st_dev;
+}
+
+}  // namespace
+
+bool in_group(const Caller& caller, gid_t group) {
+  if (caller.gid == group) return true;
+  std::istringstream groups(status_line(caller, "Groups:"));
+  for (gid_t one = 0; groups >> one;) {
+    if (one == group) return true;
+  }
+  return false;
+}
+
+bool has_capability(const Caller& caller, int capability) {
+  std::istringstream line(status_line(caller, "CapEff:"));
+  std::uint64_t effective = 0;
+  line >> std::hex >> effective;
+  return ((effective >> capability) & 1) != 0 && shares_user_namespace(caller);
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,18 @@
+// What a request does not carry about its caller: supplementary groups and capabilities. Read
+// from /proc when one of the rare questions below comes up; a caller that is gone has neither.
+#pragma once
+
+#include <linux/capability.h>
+#include <sys/types.h>
+
+#include "fs/volume.h"
+
+namespace kvcachefs {
+
+[[nodiscard]] bool in_group(const Caller& caller, gid_t group);
+
+// `capability`: CAP_FSETID, CAP_SYS_ADMIN, … What a caller may do in a user namespace of its own
+// does not count.
+[[nodiscard]] bool has_capability(const Caller& caller, int capability);
+
+}  // namespace kvcachefs
