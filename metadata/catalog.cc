@@ -222,7 +222,16 @@ Result<void> Catalog::walk(
 
 Result<std::optional<DentryRecord>> Catalog::find_dentry(InodeNumber parent,
                                                          std::string_view name) {
-  return find(*store_, Table::kDentries, keys::named(parent, name), decode_dentry);
+  const std::string key = keys::named(parent, name);
+  DentryCache::Found found = dentries_.find(key);
+  if (!found.known) {
+    found.value = TRY(store_->get(Table::kDentries, key));
+    dentries_.remember(key, found.value, found.version);
+  }
+  if (!found.value) return std::optional<DentryRecord>{};
+  const Result<DentryRecord> record = decode_dentry(*found.value);
+  if (!record.ok()) return record.error();
+  return std::optional<DentryRecord>{*record};
 }
 
 Result<std::optional<InodeRecord>> Catalog::find_inode(InodeNumber number) {
@@ -420,7 +429,9 @@ Result<void> Catalog::each_xattr_owner(const std::function<bool(InodeNumber)>& v
 Result<void> Catalog::commit(Edit&& edit) {
   if (edit.empty()) return {};
   std::vector<Floors::Entry> entries;
+  std::vector<std::string_view> dentries;
   for (const WriteBatch::Operation& operation : edit.batch_.operations()) {
+    if (operation.table == Table::kDentries) dentries.push_back(operation.key);
     if (operation.is_delete) continue;
     if (operation.table == Table::kListings) {
       const auto listing = keys::to_listing(operation.key);
@@ -432,6 +443,7 @@ Result<void> Catalog::commit(Edit&& edit) {
     }
   }
   const Floors::Writing writing(floors_, std::move(entries));
+  const DentryCache::Changing changing(dentries_, std::move(dentries));
   return store_->write(edit.batch_);
 }
 

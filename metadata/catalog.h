@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "backend/base/result.h"
+#include "metadata/dentry_cache.h"
 #include "metadata/floors.h"
 #include "metadata/record.h"
 #include "metadata/store.h"
@@ -160,6 +161,7 @@ class Catalog {
 
   std::unique_ptr<Store> store_;
   Floors floors_;
+  DentryCache dentries_;
   std::mutex devices_mutex_;
   std::mutex ids_mutex_;
   std::uint64_t next_id_ = 0;

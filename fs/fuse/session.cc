@@ -34,6 +34,7 @@ constexpr std::size_t kSlowThreads = 8;
 constexpr std::size_t kSlowQueue = 512;
 // The kernel sends the next INIT only when it did not like the first one's version.
 constexpr int kInitRounds = 4;
+constexpr unsigned kReadersBesideRings = 2;
 constexpr long kOverlayMagic = 0x794c7630;
 constexpr const char* kReadAheadKib = "1024";
 
@@ -334,7 +335,10 @@ void FuseSession::raise_read_ahead() const noexcept {
 }
 
 Result<void> FuseSession::run() {
-  const int failure = loop_->run(options_.read_threads);
+  // Beside the rings only FORGETs come this way: few readers find them in batches.
+  const unsigned threads =
+      transport_.mode == "io_uring" ? kReadersBesideRings : options_.read_threads;
+  const int failure = loop_->run(threads);
   shut_down();
   if (failure != 0) {
     log_error("fuse_device_failed errno={} text=\"{}\"", failure, std::strerror(failure));

@@ -43,6 +43,9 @@ struct Inode {
   // Counts opens for writing; the seal compares it to notice a writer that came and went
   // meanwhile.
   std::uint64_t write_opens = 0;
+  // Its place among those the table keeps because they were looked up last, from 1; 0: none.
+  // Guarded by the table's lock.
+  std::uint32_t recent_place = 0;
   // Daemon-served: somebody has opened it for reading since it came into memory.
   bool was_read = false;
   // The backing id of `record.object`, 0: none is registered. One per object: the kernel

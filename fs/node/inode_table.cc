@@ -1,6 +1,7 @@
 #include "fs/node/inode_table.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,17 @@ void InodeTable::gone(Inode* inode) noexcept {
   {
     Shard& shard = shard_of(inode->number);
     const std::lock_guard lock(shard.mutex);
-    const auto slot = shard.slots.find(inode->number);
+    if (inode->record.nlink == 0 && shard.lookups.count(inode->number) > 0) {
+      // Nobody uses it, but the kernel may come back to it: it stays until it is forgotten.
+      const InodePtr again(inode, [this](Inode* last) { gone(last); });
+      shard.inodes[inode->number] = again;
+      shard.nameless[inode->number] = again;
+      return;
+    }
+    const auto standing = shard.inodes.find(inode->number);
     // A new object may stand there already: get() makes one as soon as this one has expired.
-    if (slot != shard.slots.end() && slot->second.inode.expired()) shard.slots.erase(slot);
+    if (standing != shard.inodes.end() && standing->second.expired())
+      shard.inodes.erase(standing);
     ++shard.departures;
   }
   size_.fetch_sub(1, std::memory_order_relaxed);
@@ -33,8 +42,8 @@ void InodeTable::gone(Inode* inode) noexcept {
 InodePtr InodeTable::find(InodeNumber number) {
   Shard& shard = shard_of(number);
   const std::lock_guard lock(shard.mutex);
-  const auto slot = shard.slots.find(number);
-  return slot == shard.slots.end() ? nullptr : slot->second.inode.lock();
+  const auto standing = shard.inodes.find(number);
+  return standing == shard.inodes.end() ? nullptr : standing->second.lock();
 }
 
 Result<InodePtr> InodeTable::get(InodeNumber number) {
@@ -43,24 +52,33 @@ Result<InodePtr> InodeTable::get(InodeNumber number) {
   // is certain because that many departures in a row make room for us to win.
   for (;;) {
     std::uint64_t departures = 0;
+    bool known_to_kernel = false;
     {
       const std::lock_guard lock(shard.mutex);
       departures = shard.departures;
-      const auto slot = shard.slots.find(number);
-      if (slot != shard.slots.end()) {
-        if (InodePtr inode = slot->second.inode.lock()) return inode;
+      const auto standing = shard.inodes.find(number);
+      if (standing != shard.inodes.end()) {
+        if (InodePtr inode = standing->second.lock()) return inode;
+        known_to_kernel = shard.lookups.count(number) > 0;
       }
     }
     std::optional<InodeRecord> record = TRY(catalog_.find_inode(number));
-    if (!record || record->nlink == 0) return fail(ESTALE, "no such inode");
+    if (!record || record->nlink == 0) {
+      // Its last user lets go of it at this moment, and gone() is about to keep it.
+      if (record && known_to_kernel) {
+        std::this_thread::yield();
+        continue;
+      }
+      return fail(ESTALE, "no such inode");
+    }
     const InodePtr made = wrap(std::make_unique<Inode>(number, std::move(*record)));
     const std::lock_guard lock(shard.mutex);
-    Slot& slot = shard.slots[number];
-    if (InodePtr standing = slot.inode.lock()) return standing;
+    std::weak_ptr<Inode>& place = shard.inodes[number];
+    if (InodePtr standing = place.lock()) return standing;
     if (shard.departures != departures) {
       continue;
     }
-    slot = Slot{.inode = made, .held = nullptr, .lookups = 0};
+    place = made;
     return made;
   }
 }
@@ -69,40 +87,66 @@ InodePtr InodeTable::insert(InodeNumber number, InodeRecord record) {
   InodePtr made = wrap(std::make_unique<Inode>(number, std::move(record)));
   Shard& shard = shard_of(number);
   const std::lock_guard lock(shard.mutex);
-  shard.slots[number] = Slot{.inode = made, .held = nullptr, .lookups = 0};
+  shard.inodes[number] = made;
   return made;
 }
 
 void InodeTable::add_lookup(const InodePtr& inode) {
+  InodePtr pushed_out;  // released after the shard's lock
   Shard& shard = shard_of(inode->number);
   const std::lock_guard lock(shard.mutex);
-  Slot& slot = shard.slots[inode->number];
-  slot.inode = inode;
-  slot.held = inode;
-  ++slot.lookups;
+  ++shard.lookups[inode->number];
+  if (inode->recent_place != 0) return;
+  if (shard.recent.size() < kRecent) {
+    shard.recent.push_back(inode);
+    inode->recent_place = static_cast<std::uint32_t>(shard.recent.size());
+    return;
+  }
+  pushed_out = std::exchange(shard.recent[shard.oldest], inode);
+  if (pushed_out) pushed_out->recent_place = 0;
+  inode->recent_place = static_cast<std::uint32_t>(shard.oldest + 1);
+  shard.oldest = (shard.oldest + 1) % kRecent;
 }
 
 void InodeTable::forget(InodeNumber number, std::uint64_t lookups) {
-  InodePtr last;  // released after the shard's lock
-  {
-    Shard& shard = shard_of(number);
-    const std::lock_guard lock(shard.mutex);
-    const auto slot = shard.slots.find(number);
-    if (slot == shard.slots.end()) return;
-    slot->second.lookups -= std::min(lookups, slot->second.lookups);
-    if (slot->second.lookups == 0) last = std::move(slot->second.held);
+  // Released after the shard's lock.
+  InodePtr inode;
+  InodePtr recent;
+  InodePtr nameless;
+  Shard& shard = shard_of(number);
+  const std::lock_guard lock(shard.mutex);
+  const auto counted = shard.lookups.find(number);
+  if (counted == shard.lookups.end()) return;
+  counted->second -= std::min(lookups, counted->second);
+  if (counted->second > 0) return;
+  shard.lookups.erase(counted);
+  const auto standing = shard.inodes.find(number);
+  if (standing == shard.inodes.end()) return;
+  inode = standing->second.lock();
+  if (inode && inode->recent_place != 0) {
+    recent = std::move(shard.recent[inode->recent_place - 1]);
+    inode->recent_place = 0;
+  }
+  if (const auto kept = shard.nameless.find(number); kept != shard.nameless.end()) {
+    nameless = std::move(kept->second);
+    shard.nameless.erase(kept);
   }
 }
 
 void InodeTable::clear() {
   for (Shard& shard : shards_) {
-    std::vector<InodePtr> released;  // after the shard's lock, which letting one go takes again
+    // After the shard's lock, which letting one go takes again.
+    std::vector<InodePtr> recent;
+    std::unordered_map<InodeNumber, InodePtr> nameless;
     {
       const std::lock_guard lock(shard.mutex);
-      for (auto& [number, slot] : shard.slots) {
-        slot.lookups = 0;
-        if (slot.held) released.push_back(std::move(slot.held));
+      shard.lookups.clear();
+      for (const InodePtr& inode : shard.recent) {
+        if (inode) inode->recent_place = 0;
       }
+      recent.swap(shard.recent);
+      nameless.swap(shard.nameless);
+      shard.oldest = 0;
     }
   }
 }

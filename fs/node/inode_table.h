@@ -1,5 +1,9 @@
 // The inodes in memory, by number, and how often the kernel has looked each one up.
 //
+// In memory are those that somebody uses (an open file, a request), those without a name that the
+// kernel still knows, and the 65,536 looked up last. Of the others that the kernel knows, which
+// may be millions, only the count is kept (some 40 bytes); their record is in the catalog.
+//
 // Any thread. The table's locks are leaves: nothing is called while one is held.
 #pragma once
 
@@ -10,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "backend/base/result.h"
 #include "fs/node/inode.h"
@@ -34,7 +39,7 @@ class InodeTable {
   // A new inode, before it is visible to anybody.
   InodePtr insert(InodeNumber number, InodeRecord record);
 
-  // Counts one lookup by the kernel, which keeps the inode in memory until forget().
+  // Counts one lookup by the kernel; forget() takes it back.
   void add_lookup(const InodePtr& inode);
   // Too large a count is cut at what was counted.
   void forget(InodeNumber number, std::uint64_t lookups);
@@ -46,20 +51,22 @@ class InodeTable {
   void clear();
 
  private:
-  struct Slot {
-    std::weak_ptr<Inode> inode;
-    InodePtr held;  // while lookups > 0
-    std::uint64_t lookups = 0;
-  };
+  static constexpr std::size_t kShards = 64;
+  static constexpr std::size_t kRecent = 1024;  // in each shard
+
   struct Shard {
     std::mutex mutex;
-    std::unordered_map<InodeNumber, Slot> slots;
+    std::unordered_map<InodeNumber, std::weak_ptr<Inode>> inodes;
+    std::unordered_map<InodeNumber, std::uint64_t> lookups;
+    // Without a name, and known to the kernel: the catalog would no longer give them.
+    std::unordered_map<InodeNumber, InodePtr> nameless;
+    // Looked up last; a ring.
+    std::vector<InodePtr> recent;
+    std::size_t oldest = 0;
     // Inodes that left memory: a record read before one left may be older than what it
     // committed.
     std::uint64_t departures = 0;
   };
-  static constexpr std::size_t kShards = 64;
-
   Shard& shard_of(InodeNumber number) noexcept { return shards_[number % kShards]; }
   InodePtr wrap(std::unique_ptr<Inode> inode);
   void gone(Inode* inode) noexcept;
