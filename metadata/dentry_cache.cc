@@ -14,7 +14,8 @@ DentryCache::Place DentryCache::place_of(std::string_view key) {
 DentryCache::Found DentryCache::find(std::string_view key) {
   const auto [shard, slot] = place_of(key);
   const std::lock_guard lock(shard.mutex);
-  if (!slot.used || slot.key != key) return {.known = false, .value = {}, .version = shard.version};
+  if (!slot.used || slot.key != key)
+    return {.known = false, .value = {}, .version = shard.version};
   return {.known = true, .value = slot.value, .version = shard.version};
 }
 
