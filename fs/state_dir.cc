@@ -124,10 +124,10 @@ Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
   }
   TRY(check(fd.get(), path, problem));
 
-  // RocksDB ends the process when its first writes find no room.
+  // Before anything is made. A database that is there sees for itself (FreeSpace).
   struct statvfs space;
-  if (if_missing == IfMissing::kCreate && ::fstatvfs(fd.get(), &space) == 0 &&
-      space.f_bavail * space.f_frsize < kLeastFreeSpace) {
+  if (if_missing == IfMissing::kCreate && ::faccessat(fd.get(), "db/CURRENT", F_OK, 0) != 0 &&
+      ::fstatvfs(fd.get(), &space) == 0 && space.f_bavail * space.f_frsize < kLeastFreeSpace) {
     return refuse(
         problem, ENOSPC,
         fmt::format("state directory: {}: No space left: free at least {}, or name another "

@@ -22,6 +22,10 @@ Result<void> FreeSpace::open(const std::string& dir) {
   return {};
 }
 
+bool FreeSpace::give_up_reserve(const std::string& dir) noexcept {
+  return ::unlink((dir + "/" + kReserveName).c_str()) == 0;
+}
+
 void FreeSpace::make_reserve() {
   const UniqueFd file(
       ::openat(dir_.get(), kReserveName, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));

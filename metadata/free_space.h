@@ -1,10 +1,9 @@
 // Keeps the database away from a full disk, and lets names be removed all the same.
 //
-// RocksDB ends the process when a write of its own finds no room (Debian's is built with
-// assertions), and the state directory shares its disk with the data by default. So a commit
-// that adds something is refused while less than kFloor is free; one that frees something is
-// let through, on the room of a reserve file that is given up then and made anew when there is
-// space again.
+// A database whose write found no room has to be opened anew, and the state directory shares its
+// disk with the data by default. So a commit that adds something is refused while less than
+// kFloor is free; one that frees something is let through, on the room of a reserve file that is
+// given up then and made anew when there is space again.
 //
 // Any thread. The disk is asked at most once in kInterval while it has room.
 #pragma once
@@ -24,6 +23,9 @@ class FreeSpace {
   // `dir` exists; the reserve file is made in it if there is room. Errors: what opening `dir`
   // gives.
   Result<void> open(const std::string& dir);
+
+  // Before the database in `dir` is opened on a full disk. True: there was a reserve to give up.
+  static bool give_up_reserve(const std::string& dir) noexcept;
 
   // Before a write. `frees`: it removes more than it adds. Errors: ENOSPC.
   Result<void> admit(bool frees);

@@ -28,6 +28,7 @@
 #include "backend/base/log.h"
 #include "backend/base/unique_fd.h"
 #include "metadata/format.h"
+#include "metadata/free_space.h"
 
 namespace kvcachefs {
 namespace {
@@ -202,8 +203,8 @@ OpenFailure explain(const std::string& dir, int code, const std::string& detail)
   }
 }
 
-// RocksDB says what a system call gave only in words, and Debian's ends the process when the
-// disk fills up while it opens: ask the directory for what can be told beforehand.
+// RocksDB says what a system call gave only in words: ask the directory for what can be told
+// beforehand.
 int check_directory(const std::string& dir, bool create) {
   struct stat status;
   if (::stat(dir.c_str(), &status) != 0) {
@@ -214,7 +215,9 @@ int check_directory(const std::string& dir, bool create) {
   if (!S_ISDIR(status.st_mode)) return ENOTDIR;
   if (::eaccess(dir.c_str(), R_OK | W_OK | X_OK) != 0) return errno;
   if (::access((dir + "/CURRENT").c_str(), F_OK) != 0 && !create) return ENOENT;
-  return RocksdbInstance::has_room(dir) ? 0 : ENOSPC;
+  if (RocksdbInstance::has_room(dir)) return 0;
+  // Who has filled the disk must be able to mount and remove something.
+  return FreeSpace::give_up_reserve(dir) && RocksdbInstance::has_room(dir) ? 0 : ENOSPC;
 }
 
 int open_errno(const Status& status) {

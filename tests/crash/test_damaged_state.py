@@ -372,6 +372,28 @@ def test_state_on_a_full_filesystem(tmp_path):
             crashes.check_fsck(mount)
 
 
+def test_who_filled_the_disk_can_mount_and_remove(tmp_path):
+    """State and data on one disk, filled to the last block while nothing was mounted."""
+    with kvmount.LoopFs("ext4", 256 << 20, mkfs=["-m", "0"]) as disk:
+        nvme = os.path.join(disk.path, "nvme")
+        os.mkdir(nvme, 0o700)
+        with kvmount.Mount("full-disk", nvme=nvme, foreground=False) as mount:
+            fill(mount)
+            with open(f"{mount.mnt}/big", "wb") as file:
+                file.write(bytes(32 << 20))
+            mount.stop()
+            fill_up(disk.path)
+            mount.start()
+            check_good(mount)
+            os.unlink(f"{mount.mnt}/big")
+            kvmount.wait_until(lambda: os.statvfs(disk.path).f_bavail * 4096 > 30 << 20, 30,
+                               "the room of the removed file")
+            os.unlink(os.path.join(disk.path, "filler"))
+            os.mkdir(f"{mount.mnt}/room-again")
+            mount.stop()
+            crashes.check_fsck(mount)
+
+
 def fill_up(directory):
     fd = os.open(os.path.join(directory, "filler"), os.O_WRONLY | os.O_CREAT, 0o600)
     try:
