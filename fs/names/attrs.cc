@@ -10,6 +10,7 @@
 #include "fs/acl/acl.h"
 #include "fs/life/states.h"
 #include "fs/names/credentials.h"
+#include "fs/names/known_name.h"
 #include "fs/names/namespace.h"
 #include "fs/node/attributes.h"
 
@@ -206,6 +207,7 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
   const InodePtr inode = TRY(core_.table.get(number));
   const std::lock_guard lock(inode->mutex);
   if (is_acl(name)) return set_acl(*inode, name, value, caller);
+  if (name.starts_with(kOwnXattrs)) TRY(check_own_xattr(inode->record, name, value));
   const bool stands = (inode->record.flags & kInodeHasXattr) != 0 &&
                       TRY(core_.catalog.find_xattr(number, name)).has_value();
   if (stands && (flags & XATTR_CREATE) != 0) return fail(EEXIST, "xattr");
@@ -221,6 +223,8 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
 Result<std::string> Attributes::get_xattr(InodeNumber number, std::string_view name) {
   if (!is_supported(name)) return fail(EOPNOTSUPP, "xattr namespace");
   const InodePtr inode = TRY(core_.table.get(number));
+  if (name.starts_with(kOwnXattrs) && name != kToldXattr)
+    return known_xattr(core_.catalog, number, name);
   {
     const std::lock_guard lock(inode->mutex);
     if ((inode->record.flags & kInodeHasXattr) == 0) return fail(ENODATA, "xattr");

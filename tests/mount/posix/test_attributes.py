@@ -1,7 +1,10 @@
 """Attributes that the oracle's comparison of calls does not see: births, and who sees which xattrs."""
 
+import errno
 import os
 import subprocess
+
+import pytest
 
 import kvmount
 
@@ -35,6 +38,33 @@ def test_birth_time_same_as_ext4(mounts, data_path):
         return
     mount.remount()
     assert [birth(f"{mount.mnt}/birth/g"), birth(f"{mount.mnt}/birth")] == ours
+
+
+@pytest.mark.skipif(kvmount.PLAIN, reason="a plain directory knows no runtimes")
+def test_names_of_runtimes_are_known(mounts, data_path):
+    """llama.cpp's slots have names of the user's choice: their directory is told."""
+    mount = mounts(data_path=data_path)
+    slots = f"{mount.mnt}/slots"
+    os.mkdir(slots)
+    name = f"{'5f' * 32}_meta-llama-Llama-3.1-8B_0_2.bin"
+    for path in (f"{slots}/user0.bin", f"{mount.mnt}/{name}"):
+        with open(path, "wb") as file:
+            file.write(b"x")
+    shown = {key: os.getxattr(f"{mount.mnt}/{name}", f"user.kvcachefs.{key}")
+             for key in ("runtime", "model", "prefix")}
+    assert shown == {"runtime": b"sglang_file", "model": b"meta-llama-Llama-3.1-8B",
+                     "prefix": b"5f" * 32}
+    assert os.listxattr(f"{mount.mnt}/{name}") == []
+    with pytest.raises(OSError) as refused:
+        os.getxattr(f"{slots}/user0.bin", "user.kvcachefs.runtime")
+    assert refused.value.errno == errno.ENODATA
+    os.setxattr(slots, "user.kvcachefs.layout", b"llama_cpp")
+    assert os.getxattr(f"{slots}/user0.bin", "user.kvcachefs.runtime") == b"llama_cpp"
+    with pytest.raises(OSError) as refused:
+        os.setxattr(slots, "user.kvcachefs.layout", b"llama")
+    assert refused.value.errno == errno.EINVAL
+    mount.remount()
+    assert os.getxattr(f"{slots}/user0.bin", "user.kvcachefs.runtime") == b"llama_cpp"
 
 
 def test_trusted_xattrs_are_shown_to_the_privileged_only(shared_mount):

@@ -4,6 +4,7 @@
 #include <sys/xattr.h>
 
 #include "fs/acl/posix_acl.h"
+#include "fs/layout/layout.h"
 #include "tests/fakes/test_volume.h"
 
 namespace kvcachefs {
@@ -155,6 +156,40 @@ TEST(Attributes, TheUmaskIsApplied) {
       0750u,
       bits(must(volume->make_node(kRootInode, "d", S_IFDIR | 0777, 0, caller)).attributes));
   EXPECT_EQ(0777u, bits(must(volume->make_symlink(kRootInode, "l", "t", caller)).attributes));
+}
+
+// ---- what a name says ----
+
+TEST(KnownNames, AreShownByXattrsThatAreNotListed) {
+  TestVolume volume;
+  const std::string hash = "9c41d0" + std::string(58, 'a');
+  InodeNumber at = kRootInode;
+  for (const char* name : {"kv", "meta-llama_Llama-3.1-8B_1a2b3c4d5e6f_r0", "9c4", "1d_g0"})
+    at = volume.mkdir(at, name);
+  const InodeNumber block = volume.store_file(at, hash + ".bin", "x");
+  EXPECT_EQ("vllm", must(volume->get_xattr(block, "user.kvcachefs.runtime")));
+  EXPECT_EQ("meta-llama_Llama-3.1-8B", must(volume->get_xattr(block, "user.kvcachefs.model")));
+  EXPECT_EQ(hash, must(volume->get_xattr(block, "user.kvcachefs.prefix")));
+  EXPECT_EQ("", must(volume->list_xattrs(block, kRoot)));
+  const InodeNumber plain = volume.store_file(at, "notes.txt", "x");
+  EXPECT_ERROR(ENODATA, volume->get_xattr(plain, "user.kvcachefs.runtime"));
+  EXPECT_ERROR(ENODATA, volume->get_xattr(block, "user.kvcachefs.unheard-of"));
+  EXPECT_ERROR(EPERM, volume->set_xattr(block, "user.kvcachefs.model", "other", 0, kRoot));
+  EXPECT_ERROR(EOPNOTSUPP, volume->set_xattr(block, "user.kvcachefs.other", "x", 0, kRoot));
+}
+
+TEST(KnownNames, ADirectoryCanBeToldItsLayout) {
+  TestVolume volume;
+  const InodeNumber dir = volume.mkdir(kRootInode, "slots");
+  const InodeNumber slot = volume.store_file(dir, "user0.bin", "x");
+  EXPECT_ERROR(ENODATA, volume->get_xattr(slot, "user.kvcachefs.runtime"));
+  EXPECT_ERROR(EINVAL, volume->set_xattr(dir, kToldXattr, "llama", 0, kRoot));
+  EXPECT_ERROR(ENOTDIR, volume->set_xattr(slot, kToldXattr, "llama_cpp", 0, kRoot));
+  must(volume->set_xattr(dir, kToldXattr, "llama_cpp", 0, kRoot));
+  EXPECT_EQ("llama_cpp", must(volume->get_xattr(slot, "user.kvcachefs.runtime")));
+  EXPECT_EQ("llama_cpp", must(volume->get_xattr(dir, kToldXattr)));
+  must(volume->remove_xattr(dir, kToldXattr));
+  EXPECT_ERROR(ENODATA, volume->get_xattr(slot, "user.kvcachefs.runtime"));
 }
 
 // ---- suid, sgid, capabilities ----
