@@ -1,0 +1,119 @@
+#include "fs/order/learner.h"
+
+#include "fs/order/learner_state.h"
+
+namespace kvcachefs::order {
+
+Learner::Learner() : state_(std::make_unique<LearnerState>()) {}
+Learner::~Learner() = default;
+
+// A climb along a long chain lets others in between its parts.
+template <typename Call>
+void Learner::call_and_climb(Call call) {
+  Climb climb;
+  {
+    const std::lock_guard lock(mutex_);
+    climb = call();
+  }
+  while (!climb.done()) {
+    const std::lock_guard lock(mutex_);
+    state_->climb(climb);
+  }
+}
+
+void Learner::probe(std::uint64_t name, const Caller& caller, Lookup result,
+                    std::int64_t now_ns) {
+  call_and_climb([&] { return state_->probe(name, caller, result, now_ns); });
+}
+
+void Learner::store_start(std::uint64_t name, const Caller& caller, std::int64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  state_->store_start(name, caller, now_ns);
+}
+
+void Learner::published(std::uint64_t name, std::int64_t now_ns) {
+  call_and_climb([&] { return state_->published(name, now_ns); });
+}
+
+void Learner::load(std::uint64_t name, const Caller& caller, std::int64_t now_ns) {
+  call_and_climb([&] { return state_->load(name, caller, now_ns); });
+}
+
+void Learner::forget(std::uint64_t name) {
+  const std::lock_guard lock(mutex_);
+  state_->forget(name);
+}
+
+void Learner::enumerated(const Caller& caller, std::int64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  state_->enumerated(caller, now_ns);
+}
+
+bool Learner::set_parent(std::uint64_t name, std::uint64_t parent, std::int64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  return state_->set_parent(name, parent, now_ns);
+}
+
+void Learner::set_order(std::span<const std::uint64_t> names, std::int64_t now_ns) {
+  for (std::size_t i = 1; i < names.size(); ++i) set_parent(names[i], names[i - 1], now_ns);
+}
+
+std::optional<EvictionKey> Learner::eviction_key(std::uint64_t name) const {
+  const std::lock_guard lock(mutex_);
+  return state_->eviction_key(name);
+}
+
+std::vector<Victim> Learner::victims(std::size_t limit, const std::optional<Victim>& after) {
+  const std::lock_guard lock(mutex_);
+  return state_->victims(limit, after);
+}
+
+std::optional<Parent> Learner::parent(std::uint64_t name) const {
+  const std::lock_guard lock(mutex_);
+  return state_->parent(name);
+}
+
+std::vector<std::uint64_t> Learner::children(std::uint64_t name, std::size_t limit) const {
+  const std::lock_guard lock(mutex_);
+  return state_->children(name, limit);
+}
+
+bool Learner::is_tip(std::uint64_t name) const {
+  const std::lock_guard lock(mutex_);
+  return state_->is_tip(name);
+}
+
+std::vector<std::uint64_t> Learner::next_likely(std::uint64_t name, std::size_t limit) const {
+  const std::lock_guard lock(mutex_);
+  return state_->next_likely(name, limit);
+}
+
+std::optional<Snapshot> Learner::snapshot(std::uint64_t name) const {
+  const std::lock_guard lock(mutex_);
+  return state_->snapshot(name);
+}
+
+ChangedBatch Learner::take_changed(std::size_t limit) {
+  const std::lock_guard lock(mutex_);
+  return state_->take_changed(limit);
+}
+
+void Learner::restore(std::uint64_t name, const Snapshot& snapshot) {
+  const std::lock_guard lock(mutex_);
+  state_->restore(name, snapshot);
+}
+
+void Learner::restored() {
+  bool done = false;
+  while (!done) {
+    const std::lock_guard lock(mutex_);
+    done = state_->restored();
+  }
+}
+
+LearnerSizes Learner::sizes() const {
+  const std::lock_guard lock(mutex_);
+  return state_->sizes();
+}
+
+}  // namespace kvcachefs::order

@@ -1,0 +1,54 @@
+// A list of names through the two order links of their records: of names that are not stored, in
+// the order in which they were last mentioned.
+#pragma once
+
+#include <cstddef>
+
+#include "fs/order/name_table.h"
+
+namespace kvcachefs::order {
+
+class NameList {
+ public:
+  explicit NameList(NameTable& names) : names_(names) {}
+
+  [[nodiscard]] NameIndex front() const noexcept { return head_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+  void push_back(NameIndex index) noexcept {
+    NameRecord& record = names_[index];
+    record.order_next = kNoName;
+    record.order_previous = tail_ & kIndexMask;
+    if (tail_ != kNoName) {
+      names_[tail_].order_next = index & kIndexMask;
+    } else {
+      head_ = index;
+    }
+    tail_ = index;
+    ++size_;
+  }
+  void remove(NameIndex index) noexcept {
+    const NameRecord& record = names_[index];
+    const NameIndex previous = record.order_previous;
+    const NameIndex next = record.order_next;
+    if (previous != kNoName) {
+      names_[previous].order_next = next & kIndexMask;
+    } else {
+      head_ = next;
+    }
+    if (next != kNoName) {
+      names_[next].order_previous = previous & kIndexMask;
+    } else {
+      tail_ = previous;
+    }
+    --size_;
+  }
+
+ private:
+  NameTable& names_;
+  NameIndex head_ = kNoName;
+  NameIndex tail_ = kNoName;
+  std::size_t size_ = 0;
+};
+
+}  // namespace kvcachefs::order

@@ -1,0 +1,157 @@
+// What the learner costs: memory a name, which is bounded, and time a call, which is printed.
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "fs/order/learner.h"
+#include "fs/order/name_table.h"
+#include "tests/unit/fs/order/scripted_calls.h"
+
+namespace kvcachefs::order {
+namespace {
+
+using testing::kMicrosecond;
+using testing::kMillisecond;
+using testing::kSecond;
+
+bool full() {
+  const char* value = std::getenv("KVCACHEFS_FULL");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+class Timer {
+ public:
+  explicit Timer(const char* what) : what_(what) {}
+  void print(std::uint64_t calls) const {
+    const std::chrono::duration<double, std::nano> took =
+        std::chrono::steady_clock::now() - begin_;
+    std::printf("%-44s %6.0f ns\n", what_, took.count() / static_cast<double>(calls));
+    std::fflush(stdout);
+  }
+
+ private:
+  const char* what_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+// Chains of 100 names, looked up and stored in order, as a runtime does.
+constexpr std::uint64_t kChain = 100;
+
+template <typename Each>
+void for_each_chain(std::uint64_t names, std::int64_t& now, Each each) {
+  for (std::uint64_t first = 1; first <= names; first += kChain) {
+    for (std::uint64_t name = first; name < first + kChain; ++name) {
+      now += 20 * kMicrosecond;
+      each(name);
+    }
+    now += 1100 * kMillisecond;  // or the next chain would look like this one's continuation
+  }
+}
+
+TEST(LearnerCost, AMillionNamesTakeAtMostSixtyFourBytesEach) {
+  constexpr std::uint64_t kNames = 1'000'000;
+  const Caller caller{.tid = 11, .process = 10};
+  const std::size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
+  Learner learner;
+  std::int64_t now = kSecond;
+  for_each_chain(kNames, now, [&](std::uint64_t name) {
+    learner.probe(name, caller, Lookup::kMiss, now);
+    learner.store_start(name, caller, now);
+    learner.published(name, now);
+  });
+  learner.take_changed(kNames);
+  for_each_chain(kNames, now,
+                 [&](std::uint64_t name) { learner.probe(name, caller, Lookup::kHit, now); });
+  const LearnerSizes sizes = learner.sizes();
+  ASSERT_EQ(kNames, sizes.stored);
+  ASSERT_EQ(kNames, sizes.names);
+  const std::size_t all = mallinfo2().uordblks + mallinfo2().hblkhd - before;
+  const double each = static_cast<double>(sizes.bytes) / kNames;
+  std::printf("%.1f bytes a name, %.1f with all that is fixed\n", each,
+              static_cast<double>(all) / kNames);
+  EXPECT_LE(each, 64.0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LE(static_cast<double>(all), 64.0 * kNames + (2 << 20));
+#endif
+}
+
+// The table grows by a fourth at a time: the bound holds at every size, not only at a good one.
+TEST(LearnerCost, TheBoundHoldsAtEverySize) {
+  NameTable names;
+  double most = 0;
+  for (std::uint64_t name = 1; name <= 1'500'000; ++name) {
+    names.insert(name);
+    if (name >= 200'000 && name % 1000 == 0) {
+      most =
+          std::max(most, static_cast<double>(names.memory_bytes()) / static_cast<double>(name));
+    }
+  }
+  std::printf("at most %.1f bytes a name\n", most);
+  EXPECT_LE(most, 63.5);
+}
+
+TEST(LearnerCost, CreatingAndForgettingDoesNotGrow) {
+  const std::uint64_t rounds = full() ? 10'000'000 : 1'500'000;
+  const Caller caller{.tid = 11, .process = 10};
+  Learner learner;
+  std::int64_t now = kSecond;
+  std::size_t bytes = 0;
+  for (std::uint64_t name = 1; name <= rounds; ++name) {
+    now += 50 * kMicrosecond;
+    learner.store_start(name, caller, now);
+    learner.published(name, now);
+    learner.forget(name);
+    if (name == rounds / 2) bytes = learner.sizes().bytes;
+  }
+  // By chance, a segment of the hash table may still grow a little.
+  EXPECT_LE(learner.sizes().bytes, bytes + bytes / 20);
+  EXPECT_LE(learner.sizes().names, Learner::kMaxWaiting);
+  EXPECT_EQ(0u, learner.sizes().stored);
+}
+
+TEST(LearnerCost, IsPrinted) {
+  const std::uint64_t names = full() ? 10'000'000 : 500'000;
+  const Caller caller{.tid = 11, .process = 10};
+  Learner learner;
+  std::int64_t now = kSecond;
+  {
+    const Timer timer("miss, store and publication of a new name");
+    for_each_chain(names, now, [&](std::uint64_t name) {
+      learner.probe(name, caller, Lookup::kMiss, now);
+      learner.store_start(name, caller, now);
+      learner.published(name, now);
+    });
+    timer.print(names);
+  }
+  now += 100 * kSecond;
+  for (int round = 1; round <= 2; ++round) {
+    const Timer timer(round == 1 ? "second lookup" : "third lookup");
+    for_each_chain(names, now,
+                   [&](std::uint64_t name) { learner.probe(name, caller, Lookup::kHit, now); });
+    timer.print(names);
+  }
+  {
+    const Timer timer("load");
+    for_each_chain(names, now, [&](std::uint64_t name) { learner.load(name, caller, now); });
+    timer.print(names);
+  }
+  {
+    const Timer timer("one of 64 victims, and its removal");
+    std::uint64_t gone = 0;
+    while (gone < names / 2) {
+      for (const Victim& victim : learner.victims(64)) {
+        learner.forget(victim.name);
+        ++gone;
+      }
+    }
+    timer.print(gone);
+  }
+  SUCCEED();
+}
+
+}  // namespace
+}  // namespace kvcachefs::order
