@@ -46,6 +46,7 @@ class Attached:
     """strace attached to every thread of a running daemon; ends when the daemon does."""
 
     def __init__(self, pid, command):
+        self._pid = pid
         self._process = subprocess.Popen(command + ["-p", str(pid)], stdin=subprocess.DEVNULL,
                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                          text=True)
@@ -66,9 +67,20 @@ class Attached:
         self.wait()
 
     def wait(self):
+        """Until strace has ended. When all threads of the daemon are dead, it sometimes goes on
+        waiting for one that no longer says so; then it is ended."""
+        def ended():
+            if self._process.poll() is not None:
+                return True
+            return all(_ended(f"{self._pid}/task/{thread}") for thread in _threads(self._pid))
+
         try:
-            self._process.wait(30 * kvmount.SLOWNESS)
+            kvmount.wait_until(ended, 30 * kvmount.SLOWNESS, "the end of strace")
+            self._process.wait(2)
         except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        except BaseException:
             self._process.kill()
             raise
 
