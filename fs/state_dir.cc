@@ -124,6 +124,14 @@ Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
   }
   TRY(check(fd.get(), path, problem));
 
+  // Nothing is left behind in a directory that is none of ours.
+  if (if_missing == IfMissing::kFail && ::faccessat(fd.get(), "db", F_OK, 0) != 0) {
+    return refuse(problem, ENOENT,
+                  fmt::format("state directory: {}: no metadata database in it: name the one "
+                              "that the mount was given",
+                              path));
+  }
+
   // Before anything is made. A database that is there sees for itself (FreeSpace).
   struct statvfs space;
   if (if_missing == IfMissing::kCreate && ::faccessat(fd.get(), "db/CURRENT", F_OK, 0) != 0 &&

@@ -159,7 +159,9 @@ Result<std::size_t> Volume::write(OpenFile& file, std::span<const std::byte> dat
                                   std::uint64_t offset, const Caller& caller) {
   return parts_->files.write(file, data, offset, caller);
 }
-Result<void> Volume::flush(OpenFile& file) { return parts_->files.flush(file); }
+Result<void> Volume::flush(OpenFile& file, const Caller& caller) {
+  return parts_->files.flush(file, caller);
+}
 void Volume::release(OpenFile& file) { parts_->files.release(file); }
 Result<void> Volume::fsync(OpenFile& file, bool data_only) {
   return parts_->files.fsync(file, data_only);

@@ -195,9 +195,10 @@ class Volume {
   // Writes all of `data`, or fails.
   Result<std::size_t> write(OpenFile& file, std::span<const std::byte> data,
                             std::uint64_t offset, const Caller& caller);
-  Result<void> flush(
-      OpenFile& file);           // publishes; *slow* under policy keep (see flush_is_slow)
-  void release(OpenFile& file);  // `file` is gone after it
+  // Publishes, unless it comes from another process than the one that opened the file: a child
+  // that closes what it inherited. *slow* under policy keep (see flush_is_slow).
+  Result<void> flush(OpenFile& file, const Caller& caller);
+  void release(OpenFile& file);                         // `file` is gone after it
   Result<void> fsync(OpenFile& file, bool data_only);   // *slow*
   Result<void> fsync_directory(InodeNumber directory);  // *slow*
   Result<void> fallocate(OpenFile& file, int mode, std::uint64_t offset, std::uint64_t length,

@@ -469,6 +469,11 @@ Result<std::uint64_t> Catalog::next_id() {
   return next_id_++;
 }
 
+std::uint64_t Catalog::coming_id() {
+  const std::lock_guard lock(ids_mutex_);
+  return next_id_;
+}
+
 std::pair<std::uint64_t, std::uint64_t> Catalog::last_run_ids() const noexcept {
   return last_run_ids_;
 }

@@ -133,6 +133,8 @@ class Catalog {
   // cookies share one sequence. Waits for the disk once in 65,536 calls, when the next block of
   // them is reserved.
   Result<std::uint64_t> next_id();
+  // The next number or id, which nothing has yet.
+  [[nodiscard]] std::uint64_t coming_id();
   // The range that an unclean last run may have given ids from without a record: [first, last).
   // For the collection of stray backing files at the start.
   [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> last_run_ids() const noexcept;

@@ -203,6 +203,16 @@ OpenFailure explain(const std::string& dir, int code, const std::string& detail)
   }
 }
 
+bool has_database_files(const std::string& dir) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir(dir.c_str()), ::closedir);
+  if (!listing) return false;
+  while (const dirent* entry = ::readdir(listing.get())) {
+    const std::string_view name = entry->d_name;
+    if (name.ends_with(".sst") || name.starts_with("MANIFEST-")) return true;
+  }
+  return false;
+}
+
 // RocksDB says what a system call gave only in words: ask the directory for what can be told
 // beforehand.
 int check_directory(const std::string& dir, bool create) {
@@ -214,7 +224,11 @@ int check_directory(const std::string& dir, bool create) {
   }
   if (!S_ISDIR(status.st_mode)) return ENOTDIR;
   if (::eaccess(dir.c_str(), R_OK | W_OK | X_OK) != 0) return errno;
-  if (::access((dir + "/CURRENT").c_str(), F_OK) != 0 && !create) return ENOENT;
+  if (::access((dir + "/CURRENT").c_str(), F_OK) != 0) {
+    // The rest of a database must not be taken for none: a new one would remove its files.
+    if (has_database_files(dir)) return EBADMSG;
+    if (!create) return ENOENT;
+  }
   if (RocksdbInstance::has_room(dir)) return 0;
   // Who has filled the disk must be able to mount and remove something.
   return FreeSpace::give_up_reserve(dir) && RocksdbInstance::has_room(dir) ? 0 : ENOSPC;

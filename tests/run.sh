@@ -237,8 +237,11 @@ sanitized() {
   export LSAN_OPTIONS="suppressions=$suppress/lsan.supp:print_suppressions=0"
   export UBSAN_OPTIONS="log_path=$reports/ubsan:print_stacktrace=1"
   export TSAN_OPTIONS="log_path=$reports/tsan:suppressions=$suppress/tsan.supp:second_deadlock_stack=1:die_after_fork=0"
+  # Sizes and links of single-threaded code, which take minutes there.
+  export GTEST_FILTER=-LearnerCost.*:Runtimes/*
   # ThreadSanitizer does not follow a fork of a process that has threads.
-  [ "$preset" = tsan ] && export GTEST_FILTER=-RocksdbStoreTest.KeepsEveryWriteOfAKilledProcess
+  [ "$preset" = tsan ] &&
+    GTEST_FILTER+=:RocksdbStoreTest.KeepsEveryWriteOfAKilledProcess:States.AChildThat*
   # The runtimes of gcc 12 cannot cope with the address randomisation of newer kernels.
   wrap=(setarch "$(uname -m)" --addr-no-randomize)
   gtest "$preset" unit_tests || failed=1

@@ -10,7 +10,11 @@ namespace kvcachefs {
 using UnixNanos = std::int64_t;
 inline constexpr std::int64_t kNanosPerSecond = 1'000'000'000;
 
+// Cut at the ends of what 64 bits hold, 1677 and 2262.
 [[nodiscard]] constexpr UnixNanos to_nanos(const timespec& t) noexcept {
+  constexpr std::int64_t kMostSeconds = INT64_MAX / kNanosPerSecond - 1;
+  if (t.tv_sec > kMostSeconds) return INT64_MAX;
+  if (t.tv_sec < -kMostSeconds) return -kMostSeconds * kNanosPerSecond;
   return static_cast<std::int64_t>(t.tv_sec) * kNanosPerSecond + t.tv_nsec;
 }
 [[nodiscard]] constexpr timespec to_timespec(UnixNanos nanos) noexcept {

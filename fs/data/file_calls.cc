@@ -9,6 +9,7 @@
 #include "fs/data/files.h"
 #include "fs/life/states.h"
 #include "fs/names/attrs.h"
+#include "fs/names/credentials.h"
 #include "fs/node/attributes.h"
 
 namespace kvcachefs {
@@ -96,8 +97,9 @@ Result<void> Files::make_durable(InodeNumber number) {
   return make_durable(*inode, fd.get());
 }
 
-Result<void> Files::flush(OpenFile& file) {
+Result<void> Files::flush(OpenFile& file, const Caller& caller) {
   if (!file.writable()) return {};
+  if (is_another_process(caller, file.opener)) return {};
   TRY(publish(core_, *file.inode));
   if (!core_.options.keep_by_default) return {};
   return make_durable(*file.inode, TRY(file.descriptor()));

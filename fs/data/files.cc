@@ -102,10 +102,10 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller) 
     Tier* tier = TRY(core_.devices->of(*inode));
     TRY(truncate_at_open(*inode, *tier, caller));
   }
-  return open_locked(inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL), {}, lock);
+  return open_locked(inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL), {}, caller.pid, lock);
 }
 
-Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
+Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd, pid_t opener,
                                   std::unique_lock<std::mutex>& lock) {
   Tier* tier = TRY(core_.devices->of(*inode));
   const bool writable = (flags & O_ACCMODE) != O_RDONLY;
@@ -116,7 +116,7 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
     // A power cut must not find bytes changed under a record that still says "sealed".
     if (was_sealed && core_.on_sync_wanted) core_.on_sync_wanted();
   }
-  auto file = std::make_unique<OpenFile>(inode, flags, *tier, inode->record.object);
+  auto file = std::make_unique<OpenFile>(inode, flags, *tier, inode->record.object, opener);
   if (core_.passthrough()) {
     const Result<int> id = backing_id_of(*inode, *tier, fd.get());
     if (!id.ok()) return id.error();
@@ -150,12 +150,12 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
   return opened;
 }
 
-Result<Created> Files::finish_create(Namespace::Made&& made, int flags) {
+Result<Created> Files::finish_create(Namespace::Made&& made, int flags, pid_t opener) {
   Created created;
   {
     std::unique_lock lock(made.inode->mutex);
     created.opened = TRY(open_locked(made.inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL),
-                                     std::move(made.copy.fd), lock));
+                                     std::move(made.copy.fd), opener, lock));
   }
   const std::lock_guard lock(made.inode->mutex);
   created.entry.inode = made.inode->number;
@@ -177,7 +177,7 @@ Result<Created> Files::create(InodeNumber parent, std::string_view name, mode_t 
       TRY(names_.make(parent, name,
                       {.mode = mode, .rdev = 0, .target = {}, .state = DataState::kUnpublished},
                       caller)),
-      flags);
+      flags, caller.pid);
   // A create(2) that fails leaves no name.
   if (!created.ok()) static_cast<void>(names_.unlink(parent, name).ok());
   return created;
@@ -190,7 +190,7 @@ Result<Created> Files::make_tmpfile(InodeNumber parent, mode_t mode, int flags,
       TRY(names_.make(parent, {},
                       {.mode = mode, .rdev = 0, .target = {}, .state = DataState::kUnpublished},
                       caller)),
-      flags);
+      flags, caller.pid);
 }
 
 void Files::release(OpenFile& file) {

@@ -24,7 +24,7 @@ class Files {
   Result<std::size_t> read(OpenFile& file, std::span<std::byte> out, std::uint64_t offset);
   Result<std::size_t> write(OpenFile& file, std::span<const std::byte> data,
                             std::uint64_t offset, const Caller& caller);
-  Result<void> flush(OpenFile& file);
+  Result<void> flush(OpenFile& file, const Caller& caller);
   void release(OpenFile& file);
   Result<void> fsync(OpenFile& file, bool data_only);
   Result<void> fallocate(OpenFile& file, int mode, std::uint64_t offset, std::uint64_t length,
@@ -43,9 +43,9 @@ class Files {
   void release_all();
 
  private:
-  Result<Opened> open_locked(const InodePtr& inode, int flags, UniqueFd fd,
+  Result<Opened> open_locked(const InodePtr& inode, int flags, UniqueFd fd, pid_t opener,
                              std::unique_lock<std::mutex>& lock);
-  Result<Created> finish_create(Namespace::Made&& made, int flags);
+  Result<Created> finish_create(Namespace::Made&& made, int flags, pid_t opener);
   Result<void> truncate_at_open(Inode& inode, Tier& tier, const Caller& caller);
   Result<void> start_rewrite(Inode& inode);
   Result<int> backing_id_of(Inode& inode, Tier& tier, int fd);

@@ -9,9 +9,12 @@ namespace kvcachefs {
 void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kFlush);
   OpenFile& file = *reply.file(info);
-  if (!reply.volume().flush_is_slow(file)) return reply.result(reply.volume().flush(file));
-  run_slowly(std::move(reply),
-             [&file](Reply& answer) { answer.result(answer.volume().flush(file)); });
+  const Caller caller = caller_of(request);
+  if (!reply.volume().flush_is_slow(file))
+    return reply.result(reply.volume().flush(file, caller));
+  run_slowly(std::move(reply), [&file, caller](Reply& answer) {
+    answer.result(answer.volume().flush(file, caller));
+  });
 }
 
 void op_fsync(fuse_req_t request, fuse_ino_t, int data_only, fuse_file_info* info) noexcept {

@@ -40,6 +40,16 @@ bool in_group(const Caller& caller, gid_t group) {
   return false;
 }
 
+bool is_another_process(const Caller& caller, pid_t thread) {
+  if (caller.pid == thread || caller.pid <= 0 || thread <= 0) return false;
+  struct stat status {};
+  // /proc has a directory for each thread, and in it all threads of its process.
+  const std::string place = proc_of(caller) + "/task/";
+  if (::stat((place + std::to_string(caller.pid)).c_str(), &status) != 0) return false;
+  if (::stat((place + std::to_string(thread)).c_str(), &status) == 0) return false;
+  return ::stat(("/proc/" + std::to_string(thread)).c_str(), &status) == 0;
+}
+
 bool has_capability(const Caller& caller, int capability) {
   std::istringstream line(status_line(caller, "CapEff:"));
   std::uint64_t effective = 0;

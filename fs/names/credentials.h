@@ -11,6 +11,10 @@ namespace kvcachefs {
 
 [[nodiscard]] bool in_group(const Caller& caller, gid_t group);
 
+// Whether the caller is in another process than the thread `thread`, as far as can be seen: not
+// when either is invisible, or when that thread has ended.
+[[nodiscard]] bool is_another_process(const Caller& caller, pid_t thread);
+
 // `capability`: CAP_FSETID, CAP_SYS_ADMIN, … What a caller may do in a user namespace of its own
 // does not count.
 [[nodiscard]] bool has_capability(const Caller& caller, int capability);

@@ -240,6 +240,15 @@ Result<std::string> Namespace::read_link(InodeNumber number) {
 
 Result<void> Namespace::list(InodeNumber directory, std::uint64_t after, bool plus,
                              const std::function<bool(const ListedEntry&)>& visit) {
+  // Who makes names while he lists them would not come to an end. Listings have no state of
+  // their own: the one that began last sets the end for all.
+  std::uint64_t end = 0;
+  {
+    const InodePtr inode = TRY(core_.table.get(directory));
+    const std::lock_guard lock(inode->mutex);
+    if (after < kDotCookie) inode->listing_end = core_.catalog.coming_id();
+    end = inode->listing_end != 0 ? inode->listing_end : UINT64_MAX;
+  }
   if (after < kDotCookie) {
     if (!visit(
             {.entry = {.cookie = kDotCookie, .inode = directory, .type = DT_DIR, .name = "."},
@@ -260,6 +269,7 @@ Result<void> Namespace::list(InodeNumber directory, std::uint64_t after, bool pl
     const std::vector<DirEntry> entries =
         TRY(core_.catalog.list_directory(directory, after, kListBatch));
     for (const DirEntry& entry : entries) {
+      if (entry.cookie >= end) return {};
       ListedEntry listed{.entry = entry, .plus = {}};
       if (plus) {
         const Result<InodePtr> inode = core_.table.get(entry.inode);

@@ -112,10 +112,12 @@ Result<bool> Namespace::try_rename(const InodePtr& from_dir, std::string_view na
         changes.of(to_gains ? *from_dir : *to_dir).nlink -= 1;
       }
     } else {
+      // A replaced name keeps its place in the listing: who replaces each name while he lists
+      // them comes to an end.
       edit.put_dentry(to_dir->number, new_name,
                       {.inode = source->inode,
                        .type = source->type,
-                       .cookie = TRY(core_.catalog.next_id())});
+                       .cookie = target ? target->cookie : TRY(core_.catalog.next_id())});
       if (is_directory(*moved)) {
         changes.of(*from_dir).nlink -= 1;
         changes.of(*to_dir).nlink += 1;

@@ -46,6 +46,9 @@ struct Inode {
   // Its place among those the table keeps because they were looked up last, from 1; 0: none.
   // Guarded by the table's lock.
   std::uint32_t recent_place = 0;
+  // Directories: cookies from this one on were given after the last listing began, and are not
+  // part of it; 0: none has begun since it came into memory.
+  std::uint64_t listing_end = 0;
   // Daemon-served: somebody has opened it for reading since it came into memory.
   bool was_read = false;
   // The backing id of `record.object`, 0: none is registered. One per object: the kernel

@@ -16,8 +16,13 @@ namespace kvcachefs {
 
 class OpenFile {
  public:
-  OpenFile(InodePtr its_inode, int its_flags, Tier& its_tier, ObjectId its_object)
-      : inode(std::move(its_inode)), flags(its_flags), tier(its_tier), object(its_object) {}
+  OpenFile(InodePtr its_inode, int its_flags, Tier& its_tier, ObjectId its_object,
+           pid_t its_opener)
+      : inode(std::move(its_inode)),
+        flags(its_flags),
+        tier(its_tier),
+        object(its_object),
+        opener(its_opener) {}
 
   [[nodiscard]] bool writable() const noexcept { return (flags & O_ACCMODE) != O_RDONLY; }
   // The daemon's own descriptor of the backing file, opened at the first need (in passthrough
@@ -40,6 +45,7 @@ class OpenFile {
   const int flags;  // of open(2)
   Tier& tier;
   const ObjectId object;
+  const pid_t opener;  // the thread that opened it; 0: invisible to us
   ServeMode mode = ServeMode::kDirect;
 
  private:

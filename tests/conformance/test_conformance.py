@@ -63,7 +63,8 @@ FSX_MODES = {
     "unsynced_mmap": "flen = 262144\nnomsyncafterwrite = true\n[opsize]\nmin = 0\nmax = 20000\n" +
                      FSX_WEIGHTS.format(mmap=20, fallocate=2),
 }
-FSX_OPERATIONS = 100_000 if kvmount.FULL else 6_000
+FSX_OPERATIONS = 6_000
+FSX_RUNS = 17 if kvmount.FULL else 1  # In full, some 100,000 operations.
 
 
 @pytest.fixture(scope="session")
@@ -136,6 +137,10 @@ def test_pjdfstest(binaries, config, control, data_path):
     assert good + len(left_out) >= passed
 
 
+# The last operation before fsx gave up: one of its own that fails on every filesystem.
+EMPTY_ALLOCATION = re.compile(r"POSIX_FALLOCATE [^\n]*\(\s*0x0 bytes\)\s*\Z")
+
+
 @pytest.mark.limit(240)
 @pytest.mark.parametrize("mode", sorted(FSX_MODES))
 def test_fsx(binaries, tmp_path, seed, data_path, mode):
@@ -143,11 +148,19 @@ def test_fsx(binaries, tmp_path, seed, data_path, mode):
     config.write_text(FSX_MODES[mode], encoding="utf-8")
     with kvmount.Mount(f"fsx-{data_path}", data_path=data_path) as mount:
         root = mount.control if kvmount.PLAIN else mount.mnt
-        for number in range(3 if kvmount.FULL else 1):
+        good = number = 0
+        while good < FSX_RUNS:
+            number += 1
+            assert number <= FSX_RUNS + 10, "fsx errs by itself too often"
             path = os.path.join(root, f"fsx-{number}")
             done = subprocess.run(
                 [os.path.join(binaries, "fsx"), "-f", str(config), "-N", str(FSX_OPERATIONS),
                  "-S", str((seed + number) % (1 << 32)), "-P", str(tmp_path), path],
                 capture_output=True, text=True, timeout=100 * kvmount.SLOWNESS, check=False)
+            text = done.stdout + done.stderr
+            if done.returncode != 0 and EMPTY_ALLOCATION.search(text):
+                print(f"seed {seed + number}: fsx allocated 0 bytes, which is EINVAL anywhere")
+                continue
             assert done.returncode == 0 and "A-OK" in done.stdout, (
-                f"fsx {mode} seed {seed + number}:\n{(done.stdout + done.stderr)[-6000:]}")
+                f"fsx {mode} seed {seed + number}:\n{text[-6000:]}")
+            good += 1

@@ -46,7 +46,6 @@ class Attached:
     """strace attached to every thread of a running daemon; ends when the daemon does."""
 
     def __init__(self, pid, command):
-        self._pid = pid
         self._process = subprocess.Popen(command + ["-p", str(pid)], stdin=subprocess.DEVNULL,
                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                          text=True)
@@ -67,36 +66,27 @@ class Attached:
         self.wait()
 
     def wait(self):
-        """Until strace has ended. When all threads of the daemon are dead, it sometimes goes on
-        waiting for one that no longer says so; then it is ended."""
-        def ended():
-            if self._process.poll() is not None:
-                return True
-            return all(_ended(f"{self._pid}/task/{thread}") for thread in _threads(self._pid))
-
+        """Until strace has ended. Sometimes it goes on waiting for a thread that is dead or does
+        not stop; then it is ended itself, which lets go of everything it traced."""
         try:
-            kvmount.wait_until(ended, 30 * kvmount.SLOWNESS, "the end of strace")
-            self._process.wait(2)
+            self._process.wait(10 * kvmount.SLOWNESS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        except BaseException:
-            self._process.kill()
-            raise
 
 
 def _ended(pid):
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
             return stat.read().rpartition(")")[2].split()[0] in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 
 def _threads(pid):
     try:
         return os.listdir(f"/proc/{pid}/task")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return []
 
 
@@ -104,5 +94,5 @@ def _tracer(pid, thread):
     try:
         with open(f"/proc/{pid}/task/{thread}/status", encoding="utf-8") as status:
             return int(re.search(r"TracerPid:\t(\d+)", status.read())[1])
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return -1

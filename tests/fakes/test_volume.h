@@ -252,7 +252,7 @@ class TestVolume {
   }
   // close(2) of the last descriptor.
   void close(OpenFile& file) {
-    EXPECT_OK(volume_->flush(file));
+    EXPECT_OK(volume_->flush(file, kRoot));
     volume_->release(file);
   }
   InodeNumber store_file(InodeNumber parent, std::string_view name, std::string_view bytes) {
@@ -291,8 +291,9 @@ class TestVolume {
   Result<std::string> read_path(std::string_view path) { return read(TRY(resolve(path))); }
   std::vector<std::string> names_in(InodeNumber directory) {
     std::vector<std::string> names;
-    must(volume_->list(directory, 2, false, [&](const ListedEntry& listed) {
-      names.push_back(listed.entry.name);
+    must(volume_->list(directory, 0, false, [&](const ListedEntry& listed) {
+      if (listed.entry.name != "." && listed.entry.name != "..")
+        names.push_back(listed.entry.name);
       return true;
     }));
     return names;

@@ -171,6 +171,22 @@ TEST_F(RocksdbStoreTest, RefusesADamagedDatabase) {
   EXPECT_ERROR(EBADMSG, open(dir_ / "db"));
 }
 
+TEST_F(RocksdbStoreTest, TheRestOfADatabaseIsNotTakenForNone) {
+  {
+    auto store = open(dir_ / "db");
+    ASSERT_OK(store);
+    ASSERT_OK(put(**store, "key", "value"));
+  }
+  const std::string current = testing::read_file(dir_ / "db/CURRENT");
+  std::filesystem::remove(dir_ / "db/CURRENT");
+  EXPECT_ERROR(EBADMSG, open(dir_ / "db"));
+  expect_explained(dir_ / "db");
+  testing::write_file(dir_ / "db/CURRENT", current);
+  const auto again = open(dir_ / "db");
+  ASSERT_OK(again);
+  EXPECT_EQ("value", **(*again)->get(Table::kInodes, "key"));
+}
+
 TEST_F(RocksdbStoreTest, ADamagedBlockIsAnErrorNeverAWrongValue) {
   {
     auto store = open(dir_ / "db");

@@ -55,7 +55,7 @@ TEST(Recovery, DaemonCrashKeepsWhatWasPublishedAndEqual) {
 TEST(Recovery, DaemonCrashDropsWhatChangedAfterItsFlush) {
   TestVolume volume;
   const Created made = volume.create(kRootInode, "f");
-  EXPECT_OK(volume->flush(*made.opened.file));
+  EXPECT_OK(volume->flush(*made.opened.file, kRoot));
   volume.write(*made.opened.file, "bytes");
   volume.crash_daemon();
   EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "f"));

@@ -1,5 +1,8 @@
 // The states of a file's data while nothing goes wrong.
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "backend/base/crc32c.h"
 #include "tests/fakes/test_volume.h"
@@ -22,7 +25,7 @@ TEST(States, ANewFileIsUnpublishedUntilItsFlush) {
   EXPECT_EQ(DataState::kUnpublished, volume.state_of(made.entry.inode));
   EXPECT_EQ(1u, volume->counts().unsealed);
   volume.write(*made.opened.file, "bytes");
-  EXPECT_OK(volume->flush(*made.opened.file));
+  EXPECT_OK(volume->flush(*made.opened.file, kRoot));
   InodeRecord record = volume.record_of(made.entry.inode);
   EXPECT_EQ(DataState::kPublished, record.state);
   EXPECT_EQ(5u, record.stamp.size);
@@ -38,7 +41,7 @@ TEST(States, AReadersFlushPublishesNothing) {
   TestVolume volume;
   const Created made = volume.create(kRootInode, "f");
   OpenFile& reader = volume.open(made.entry.inode, O_RDONLY);
-  EXPECT_OK(volume->flush(reader));
+  EXPECT_OK(volume->flush(reader, kRoot));
   EXPECT_EQ(DataState::kUnpublished, volume.state_of(made.entry.inode));
   volume->release(reader);
   volume.close(*made.opened.file);
@@ -80,7 +83,7 @@ TEST(States, TheSealerWaitsForTheLastWriter) {
   volume.start();
   const Created made = volume.create(kRootInode, "f");
   volume.write(*made.opened.file, "bytes");
-  EXPECT_OK(volume->flush(*made.opened.file));
+  EXPECT_OK(volume->flush(*made.opened.file, kRoot));
   // Another file's seal shows that the sealer has been here.
   const InodeNumber other = volume.store_file(kRootInode, "other", "x");
   EXPECT_TRUE(
@@ -274,6 +277,30 @@ TEST(States, TwoDevicesShareTheFiles) {
   volume.settle();
   for (int i = 0; i < 8; ++i)
     EXPECT_EQ(std::to_string(i), must(volume.read_path(std::to_string(i))));
+}
+
+TEST(States, AChildThatClosesWhatItInheritedPublishesNothing) {
+  TestVolume volume;
+  const Created made = volume.create(kRootInode, "f");
+  volume.write(*made.opened.file, "half");
+  int ready[2];
+  ASSERT_EQ(0, ::pipe2(ready, O_CLOEXEC));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    char none = 0;
+    ::close(ready[1]);
+    static_cast<void>(::read(ready[0], &none, 1));
+    ::_exit(0);
+  }
+  const Caller other{.uid = 0, .gid = 0, .pid = child, .umask = 0};
+  EXPECT_OK(volume->flush(*made.opened.file, other));
+  EXPECT_EQ(DataState::kUnpublished, volume.state_of(made.entry.inode));
+  EXPECT_OK(volume->flush(*made.opened.file, kRoot));
+  EXPECT_EQ(DataState::kPublished, volume.state_of(made.entry.inode));
+  ::close(ready[0]);
+  ::close(ready[1]);
+  ASSERT_EQ(child, ::waitpid(child, nullptr, 0));
+  volume->release(*made.opened.file);
 }
 
 }  // namespace

@@ -137,5 +137,39 @@ TEST(Listing, OfARemovedDirectoryIsEmpty) {
   EXPECT_EQ(2u, list_some(volume, dir, 0, 10).size());
 }
 
+TEST(Listing, EndsThoughEveryNameIsReplacedMeanwhile) {
+  TestVolume volume;
+  const InodeNumber dir = volume.mkdir(kRootInode, "d");
+  for (int i = 0; i < 20; ++i) volume.store_file(dir, std::to_string(i), "x");
+  for (const bool replace : {true, false}) {
+    std::vector<std::string> seen;
+    std::uint64_t after = 0;
+    for (bool more = true; more && seen.size() < 1000;) {
+      more = false;
+      // One entry a call, as a reader with the smallest of buffers.
+      std::optional<DirEntry> entry;
+      must(volume->list(dir, after, false, [&](const ListedEntry& listed) {
+        if (entry) return false;
+        entry = listed.entry;
+        return true;
+      }));
+      if (!entry) break;
+      more = true;
+      after = entry->cookie;
+      if (entry->name == "." || entry->name == "..") continue;
+      seen.push_back(entry->name);
+      if (replace) {
+        volume.store_file(dir, "t", "y");
+        must(volume->rename(dir, "t", dir, entry->name, 0));
+      } else {
+        must(volume->unlink(dir, entry->name));
+        volume.store_file(dir, entry->name, "y");
+      }
+    }
+    EXPECT_EQ(20u, seen.size()) << replace;
+    EXPECT_EQ(20u, volume.names_in(dir).size());
+  }
+}
+
 }  // namespace
 }  // namespace kvcachefs
