@@ -210,10 +210,9 @@ void Files::release(OpenFile& file) {
     --inode.opens;
     if (last->writable()) {
       --inode.writers;
-      const bool published = inode.record.state != DataState::kUnpublished;
-      if (inode.writers == 0 && published && inode.record.nlink > 0) {
+      if (inode.writers == 0 && inode.record.nlink > 0) {
         // What was stored after the last FLUSH (through a mapping, or a duplicate of the
-        // descriptor) counts too.
+        // descriptor) counts too; and when no FLUSH was the opener's, this is the close.
         if (const Result<void> stamped = publish_locked(core_, inode); !stamped.ok()) {
           log_warn("stamp at release failed inode={} errno={}", inode.number,
                    stamped.error().code);
