@@ -208,7 +208,9 @@ bool has_database_files(const std::string& dir) {
   if (!listing) return false;
   while (const dirent* entry = ::readdir(listing.get())) {
     const std::string_view name = entry->d_name;
-    if (name.ends_with(".sst") || name.starts_with("MANIFEST-")) return true;
+    if (name.ends_with(".sst")) return true;
+    // A creation cut short leaves the first one.
+    if (name.starts_with("MANIFEST-") && name != "MANIFEST-000001") return true;
   }
   return false;
 }
