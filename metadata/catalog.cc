@@ -229,9 +229,7 @@ Result<std::optional<DentryRecord>> Catalog::find_dentry(InodeNumber parent,
     dentries_.remember(key, found.value, found.version);
   }
   if (!found.value) return std::optional<DentryRecord>{};
-  const Result<DentryRecord> record = decode_dentry(*found.value);
-  if (!record.ok()) return record.error();
-  return std::optional<DentryRecord>{*record};
+  return std::optional<DentryRecord>{TRY(decode_dentry(*found.value))};
 }
 
 Result<std::optional<InodeRecord>> Catalog::find_inode(InodeNumber number) {

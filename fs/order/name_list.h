@@ -8,6 +8,19 @@
 
 namespace kvcachefs::order {
 
+// Takes a name out of the list that its two order links are in; `head` is that list's.
+inline void take_out(NameTable& names, NameIndex index, NameIndex& head) noexcept {
+  const NameRecord& record = names[index];
+  const NameIndex previous = record.order_previous;
+  const NameIndex next = record.order_next;
+  if (previous != kNoName) {
+    names[previous].order_next = next & kIndexMask;
+  } else {
+    head = next;
+  }
+  if (next != kNoName) names[next].order_previous = previous & kIndexMask;
+}
+
 class NameList {
  public:
   explicit NameList(NameTable& names) : names_(names) {}
@@ -28,19 +41,8 @@ class NameList {
     ++size_;
   }
   void remove(NameIndex index) noexcept {
-    const NameRecord& record = names_[index];
-    const NameIndex previous = record.order_previous;
-    const NameIndex next = record.order_next;
-    if (previous != kNoName) {
-      names_[previous].order_next = next & kIndexMask;
-    } else {
-      head_ = next;
-    }
-    if (next != kNoName) {
-      names_[next].order_previous = previous & kIndexMask;
-    } else {
-      tail_ = previous;
-    }
+    if (names_[index].order_next == kNoName) tail_ = names_[index].order_previous;
+    take_out(names_, index, head_);
     --size_;
   }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fs/order/name_list.h"
+
 namespace kvcachefs::order {
 
 void OrderIndex::insert(NameIndex index) {
@@ -24,15 +26,7 @@ void OrderIndex::insert(NameIndex index) {
 void OrderIndex::remove(NameIndex index) noexcept {
   const std::size_t at = leaf_of(position(index));
   Leaf& leaf = leaves_[at];
-  const NameRecord& record = names_[index];
-  const NameIndex previous = record.order_previous;
-  const NameIndex next = record.order_next;
-  if (previous != kNoName) {
-    names_[previous].order_next = next & kIndexMask;
-  } else {
-    leaf.head = next;
-  }
-  if (next != kNoName) names_[next].order_previous = previous & kIndexMask;
+  take_out(names_, index, leaf.head);
   --leaf.count;
   --size_;
   if (leaf.count < kSmall) join_if_small(at);
