@@ -139,6 +139,26 @@ void Edit::remove_orphan_object(ObjectId id) {
   batch_.remove(Table::kOrphans, keys::orphan(keys::kOrphanObject, id));
 }
 
+void Edit::put_block(std::uint64_t block, const BlockRecord& record) {
+  batch_.put(Table::kBlocks, keys::number(block), encode(record));
+}
+void Edit::remove_block(std::uint64_t block) {
+  batch_.remove(Table::kBlocks, keys::number(block));
+}
+void Edit::put_prefix(std::string_view hash, InodeNumber parent, std::string_view name) {
+  batch_.put(Table::kPrefixes, keys::prefix(hash, parent, name), {});
+}
+void Edit::remove_prefix(std::string_view hash, InodeNumber parent, std::string_view name) {
+  batch_.remove(Table::kPrefixes, keys::prefix(hash, parent, name));
+}
+void Edit::put_unread(InodeNumber directory) {
+  batch_.put(Table::kMeta, keys::unread(directory), {});
+}
+void Edit::remove_unread(InodeNumber directory) {
+  batch_.remove(Table::kMeta, keys::unread(directory));
+}
+void Edit::put_told() { batch_.put(Table::kMeta, std::string(keys::kTold), {}); }
+
 void Edit::put_unsealed(InodeNumber number) {
   batch_.put(Table::kUnsealed, keys::number(number), {});
 }
@@ -163,7 +183,8 @@ Result<std::unique_ptr<Catalog>> Catalog::create(std::unique_ptr<Store> store,
 }
 
 Result<void> Catalog::load(std::string* problem) {
-  if (TRY(check_format(*store_, problem)) == DatabaseState::kNew) {
+  const DatabaseState state = TRY(check_format(*store_, problem));
+  if (state == DatabaseState::kNew) {
     WriteBatch batch;
     write_format(batch);
     std::string first;
@@ -175,6 +196,14 @@ Result<void> Catalog::load(std::string* problem) {
     reserved_until_ = kFirstId;
     return {};
   }
+  if (state == DatabaseState::kOlder) {
+    WriteBatch batch;
+    write_upgrade(batch);
+    TRY(store_->write(batch));
+    TRY(store_->sync());
+    log_info("database event=upgraded format={}", kDatabaseFormat);
+  }
+  told_ = TRY(store_->get(Table::kMeta, keys::kTold)).has_value();
   const std::optional<std::string> ids = TRY(store_->get(Table::kMeta, keys::kIds));
   wire::Reader in(ids ? std::string_view(*ids) : std::string_view());
   reserved_until_ = in.take<std::uint64_t>();
@@ -342,6 +371,69 @@ Result<std::vector<OrphanObject>> Catalog::list_orphan_objects(ObjectId after,
   return orphans;
 }
 
+Result<std::optional<BlockRecord>> Catalog::find_block(std::uint64_t block) {
+  return find(*store_, Table::kBlocks, keys::number(block), decode_block);
+}
+
+Result<void> Catalog::each_block(
+    const std::optional<std::uint64_t>& after,
+    const std::function<bool(std::uint64_t, const BlockRecord&)>& visit,
+    const Damaged& damaged) {
+  if (after == UINT64_MAX) return {};
+  return store_->scan(Table::kBlocks, "", after ? keys::number(*after + 1) : "",
+                      [&](std::string_view key, std::string_view value) {
+                        const auto block = keys::to_number(key);
+                        const Result<BlockRecord> record = decode_block(value);
+                        if (!block || !record) {
+                          damaged("block " + hex(key));
+                          return true;
+                        }
+                        return visit(*block, *record);
+                      });
+}
+
+Result<std::vector<PrefixName>> Catalog::list_prefix(std::string_view hash,
+                                                     const std::optional<PrefixName>& after,
+                                                     std::size_t limit) {
+  std::vector<PrefixName> names;
+  if (limit == 0 || hash.empty()) return names;
+  const std::string rows = std::string(hash) + '\0';
+  const std::string last = after ? keys::prefix(hash, after->parent, after->name) : rows;
+  TRY(store_->scan(Table::kPrefixes, rows, last, [&](std::string_view key, std::string_view) {
+    const auto prefix = keys::to_prefix(key);
+    if (!prefix || key == last) return true;
+    names.push_back({.hash = std::string(prefix->hash),
+                     .parent = prefix->parent,
+                     .name = std::string(prefix->name)});
+    return names.size() < limit;
+  }));
+  return names;
+}
+
+Result<std::optional<std::string>> Catalog::next_prefix(std::string_view after) {
+  std::optional<std::string> hash;
+  // Behind all rows of `after`: their hash is followed by a NUL.
+  const std::string from = after.empty() ? std::string() : std::string(after) + '\1';
+  TRY(store_->scan(Table::kPrefixes, "", from, [&](std::string_view key, std::string_view) {
+    const auto prefix = keys::to_prefix(key);
+    if (prefix) hash = std::string(prefix->hash);
+    return !prefix;
+  }));
+  return hash;
+}
+
+Result<std::vector<InodeNumber>> Catalog::list_unread(std::size_t limit) {
+  std::vector<InodeNumber> directories;
+  if (limit == 0) return directories;
+  TRY(store_->scan(
+      Table::kMeta, keys::kUnreadPrefix, "", [&](std::string_view key, std::string_view) {
+        const auto number = keys::to_number(key.substr(keys::kUnreadPrefix.size()));
+        if (number) directories.push_back(*number);
+        return directories.size() < limit;
+      }));
+  return directories;
+}
+
 Result<void> Catalog::each_inode(
     const std::function<bool(InodeNumber, const InodeRecord&)>& visit, const Damaged& damaged) {
   return store_->scan(Table::kInodes, "", "",
@@ -430,6 +522,7 @@ Result<void> Catalog::commit(Edit&& edit) {
   std::vector<std::string_view> dentries;
   for (const WriteBatch::Operation& operation : edit.batch_.operations()) {
     if (operation.table == Table::kDentries) dentries.push_back(operation.key);
+    if (operation.table == Table::kMeta && operation.key == keys::kTold) told_ = true;
     if (operation.is_delete) continue;
     if (operation.table == Table::kListings) {
       const auto listing = keys::to_listing(operation.key);

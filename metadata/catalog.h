@@ -1,5 +1,6 @@
 // The catalog: what exists. Typed access to the store: dentries, inodes, objects, back
-// references, xattrs, orphans, the list of unsealed inodes, and the mount's own facts.
+// references, xattrs, orphans, the list of unsealed inodes, blocks of KV cache and the prefix
+// hashes in names, and the mount's own facts.
 //
 // Any thread may call any method. No method waits for another user's action; all are calls into
 // the local database (microseconds, or a disk read). Concurrent commits of the SAME record are
@@ -10,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -51,6 +53,17 @@ class Edit {
   void remove_orphan_object(ObjectId id);
   // The inodes whose data is not sealed: what recovery looks at, so that a start needs no scan
   // of all names.
+  // A name that holds a block of KV cache, under its number in fs/order; and where a prefix hash
+  // stands in a name. Both follow from the names: they can be made anew from them.
+  void put_block(std::uint64_t block, const BlockRecord& record);
+  void remove_block(std::uint64_t block);
+  void put_prefix(std::string_view hash, InodeNumber parent, std::string_view name);
+  void remove_prefix(std::string_view hash, InodeNumber parent, std::string_view name);
+  // Names below this directory are to be read for blocks and prefixes.
+  void put_unread(InodeNumber directory);
+  void remove_unread(InodeNumber directory);
+  // Some directory was told a layout.
+  void put_told();
   void put_unsealed(InodeNumber number);
   void remove_unsealed(InodeNumber number);
 
@@ -61,6 +74,14 @@ class Edit {
  private:
   friend class Catalog;
   WriteBatch batch_;
+};
+
+// A name that a prefix hash stands in.
+struct PrefixName {
+  std::string hash;
+  InodeNumber parent;
+  std::string name;
+  bool operator==(const PrefixName&) const = default;
 };
 
 // What the last run left, for recovery.
@@ -104,6 +125,22 @@ class Catalog {
   Result<std::vector<InodeNumber>> list_unsealed(InodeNumber after, std::size_t limit);
   Result<std::vector<InodeNumber>> list_orphan_inodes(std::size_t limit);
   Result<std::vector<OrphanObject>> list_orphan_objects(ObjectId after, std::size_t limit);
+  Result<std::optional<BlockRecord>> find_block(std::uint64_t block);
+  // In the order of their numbers, those greater than `after` (nullopt: all).
+  Result<void> each_block(const std::optional<std::uint64_t>& after,
+                          const std::function<bool(std::uint64_t, const BlockRecord&)>& visit,
+                          const std::function<void(const std::string& what)>& damaged);
+  // Names of the hash, after `after` where given (one of this hash): in the order of directory
+  // and name.
+  Result<std::vector<PrefixName>> list_prefix(std::string_view hash,
+                                              const std::optional<PrefixName>& after,
+                                              std::size_t limit);
+  // The first hash greater than `after`; nullopt: there is none.
+  Result<std::optional<std::string>> next_prefix(std::string_view after);
+  // In number order.
+  Result<std::vector<InodeNumber>> list_unread(std::size_t limit);
+  // Whether any directory ever was told a layout.
+  [[nodiscard]] bool is_told() const noexcept { return told_.load(std::memory_order_relaxed); }
   // Whole-table walks for fsck. The callback returns false to end. A record that does not
   // decode is passed to `damaged` (key text) and skipped.
   using Damaged = std::function<void(const std::string& what)>;
@@ -164,6 +201,7 @@ class Catalog {
   std::unique_ptr<Store> store_;
   Floors floors_;
   DentryCache dentries_;
+  std::atomic<bool> told_{false};
   std::mutex devices_mutex_;
   std::mutex ids_mutex_;
   std::uint64_t next_id_ = 0;

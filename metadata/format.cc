@@ -22,14 +22,14 @@ Result<DatabaseState> check_format(Store& store, std::string* problem) {
           "from a backup, or start with an empty one");
       return fail(EBADMSG, "database: format key");
     }
-    if (version != kDatabaseFormat) {
+    if (version > kDatabaseFormat) {
       explain(fmt::format(
           "metadata database: format {} was written by a newer kvcachefs (this one reads up to "
           "{}): use that version, or start with an empty state directory",
           version, kDatabaseFormat));
       return fail(EPROTONOSUPPORT, "database: format version");
     }
-    return DatabaseState::kCurrent;
+    return version < kDatabaseFormat ? DatabaseState::kOlder : DatabaseState::kCurrent;
   }
   // The format is written first of all, in one batch with the rest: without it, nothing may be
   // there.
@@ -50,10 +50,25 @@ Result<DatabaseState> check_format(Store& store, std::string* problem) {
   return DatabaseState::kNew;
 }
 
-void write_format(WriteBatch& batch) {
+namespace {
+
+void write_version(WriteBatch& batch) {
   std::string version;
   wire::put_le(version, kDatabaseFormat);
   batch.put(Table::kMeta, std::string(keys::kFormat), std::move(version));
+}
+
+}  // namespace
+
+void write_upgrade(WriteBatch& batch) {
+  write_version(batch);
+  batch.put(Table::kMeta, keys::unread(kRootInode), {});
+  // Nobody has kept account of it so far.
+  batch.put(Table::kMeta, std::string(keys::kTold), {});
+}
+
+void write_format(WriteBatch& batch) {
+  write_version(batch);
   const Uuid uuid = random_uuid();
   batch.put(Table::kMeta, std::string(keys::kUuid), std::string(uuid.begin(), uuid.end()));
 }

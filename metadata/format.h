@@ -12,16 +12,15 @@
 namespace kvcachefs {
 
 // Raised by every change that an older build would misread: another key or value layout, a new
-// flag, a new meaning. An older database is upgraded in one batch when it is opened; there is
-// no older one yet.
-inline constexpr std::uint32_t kDatabaseFormat = 1;
+// flag, a new meaning. An older database is upgraded in one batch when it is opened.
+inline constexpr std::uint32_t kDatabaseFormat = 2;
 
 // RocksDB's names of the tables, in the order of Table. FORMAT.md lists their contents.
 inline constexpr std::array<const char*, kTableCount> kTableNames{
-    "default",         "dentries", "listings", "inodes",  "objects",
-    "back_references", "xattrs",   "orphans",  "unsealed"};
+    "default", "dentries", "listings", "inodes", "objects", "back_references",
+    "xattrs",  "orphans",  "unsealed", "blocks", "prefixes"};
 
-enum class DatabaseState { kNew, kCurrent };
+enum class DatabaseState { kNew, kCurrent, kOlder };
 
 // Looks at the format key of an opened store. `problem`, when given, becomes a line for a
 // person. Errors: EPROTONOSUPPORT (newer, or not a database of ours), EBADMSG (the key does not
@@ -29,5 +28,8 @@ enum class DatabaseState { kNew, kCurrent };
 Result<DatabaseState> check_format(Store& store, std::string* problem = nullptr);
 // The records that make a new database one: format and UUID.
 void write_format(WriteBatch& batch);
+// What makes an older database a current one. Format 1 had no blocks and no prefixes: the whole
+// tree is to be read for them.
+void write_upgrade(WriteBatch& batch);
 
 }  // namespace kvcachefs

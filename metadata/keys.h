@@ -16,6 +16,8 @@ inline constexpr std::string_view kUuid = "uuid";
 inline constexpr std::string_view kIds = "ids";
 inline constexpr std::string_view kRun = "run";
 inline constexpr std::string_view kDevicePrefix = "device/";
+inline constexpr std::string_view kTold = "told";
+inline constexpr std::string_view kUnreadPrefix = "unread/";
 
 inline constexpr char kOrphanInode = 'i';
 inline constexpr char kOrphanObject = 'o';
@@ -26,7 +28,7 @@ inline constexpr char kOrphanObject = 'o';
   return key;
 }
 
-// Inodes, objects, unsealed: the number alone. nullopt: not such a key.
+// Inodes, objects, unsealed, blocks: the number alone. nullopt: not such a key.
 [[nodiscard]] inline std::optional<std::uint64_t> to_number(std::string_view key) noexcept {
   if (key.size() != 8) return std::nullopt;
   return wire::get_be64(key);
@@ -96,6 +98,35 @@ struct BackReference {
 [[nodiscard]] inline std::optional<std::uint64_t> to_orphan(std::string_view key) noexcept {
   if (key.size() != 9) return std::nullopt;
   return wire::get_be64(key.substr(1));
+}
+
+// Prefixes (hash, parent, name). A hash has no NUL, so that all rows of one are together.
+[[nodiscard]] inline std::string prefix(std::string_view hash, InodeNumber parent,
+                                        std::string_view name) {
+  std::string key;
+  key.reserve(hash.size() + 9 + name.size());
+  key += hash;
+  key += '\0';
+  wire::put_be64(key, parent);
+  key += name;
+  return key;
+}
+struct Prefix {
+  std::string_view hash;
+  InodeNumber parent;
+  std::string_view name;
+};
+[[nodiscard]] inline std::optional<Prefix> to_prefix(std::string_view key) noexcept {
+  const std::size_t end = key.find('\0');
+  if (end == std::string_view::npos || end == 0 || key.size() <= end + 9) return std::nullopt;
+  return Prefix{key.substr(0, end), wire::get_be64(key.substr(end + 1)), key.substr(end + 9)};
+}
+
+// Directories below which the names are to be read for blocks.
+[[nodiscard]] inline std::string unread(InodeNumber directory) {
+  std::string key(kUnreadPrefix);
+  wire::put_be64(key, directory);
+  return key;
 }
 
 [[nodiscard]] inline std::string device(std::uint32_t index) {

@@ -16,9 +16,10 @@ using wire::Reader;
 constexpr std::uint8_t kInodeVersion = 1;
 constexpr std::uint8_t kObjectVersion = 1;
 constexpr std::uint8_t kDentryVersion = 1;
+constexpr std::uint8_t kBlockVersion = 1;
 
-constexpr std::uint32_t kKnownFlags =
-    kInodeFsynced | kInodePoisoned | kInodeKeep | kInodeHasAcl | kInodeHasXattr;
+constexpr std::uint32_t kKnownFlags = kInodeFsynced | kInodePoisoned | kInodeKeep |
+                                      kInodeHasAcl | kInodeHasXattr | kInodeFirstWriter;
 constexpr std::size_t kLongestTarget = 4095;  // PATH_MAX without the closing NUL
 
 // Parts that most records do not have cost a bit each when absent.
@@ -32,6 +33,8 @@ enum Part : std::uint8_t {
 constexpr std::uint8_t kKnownParts =
     kPartRdev | kPartObject | kPartPrevious | kPartStamp | kPartTarget;
 constexpr std::uint8_t kPartSealed = 1u << 0;
+constexpr std::uint8_t kPartParent = 1u << 0;
+constexpr std::uint8_t kPartHinted = 1u << 1;
 
 constexpr bool known_type(std::uint32_t mode) noexcept {
   switch (mode & S_IFMT) {
@@ -216,6 +219,43 @@ Result<DentryRecord> decode_dentry(std::string_view bytes) {
   record.cookie = in.take<std::uint64_t>();
   if (!in.done()) return fail(EBADMSG, "dentry record: length");
   if (!known_dirent_type(record.type)) return fail(EBADMSG, "dentry record: type");
+  return record;
+}
+
+std::string encode(const BlockRecord& record) {
+  assert((record.has_parent || (!record.hinted && record.parent == 0)) &&
+         record.hash.size() <= kLongestHash);
+  std::string out;
+  out.reserve(34 + record.hash.size());
+  put_le(out, kBlockVersion);
+  put_le(out, static_cast<std::uint8_t>((record.has_parent ? kPartParent : 0) |
+                                        (record.hinted ? kPartHinted : 0)));
+  put_le(out, record.inode);
+  if (record.has_parent) put_le(out, record.parent);
+  put_le(out, record.birth);
+  put_le(out, record.stamp);
+  out += record.hash;
+  return out;
+}
+
+Result<BlockRecord> decode_block(std::string_view bytes) {
+  Reader in(bytes);
+  if (in.take<std::uint8_t>() != kBlockVersion) return fail(EBADMSG, "block record: version");
+  const auto parts = in.take<std::uint8_t>();
+  BlockRecord record;
+  record.inode = in.take<std::uint64_t>();
+  record.has_parent = (parts & kPartParent) != 0;
+  record.hinted = (parts & kPartHinted) != 0;
+  if (record.has_parent) record.parent = in.take<std::uint64_t>();
+  record.birth = in.take<std::uint64_t>();
+  record.stamp = in.take<std::uint64_t>();
+  if (!in.ok() || in.left() > kLongestHash) return fail(EBADMSG, "block record: length");
+  record.hash = in.take_rest();
+  if ((parts & ~(kPartParent | kPartHinted)) != 0)
+    return fail(EBADMSG, "block record: unknown part");
+  if (record.hinted && !record.has_parent)
+    return fail(EBADMSG, "block record: hint without a parent");
+  if (record.hash.find('\0') != std::string::npos) return fail(EBADMSG, "block record: hash");
   return record;
 }
 

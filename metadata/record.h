@@ -38,6 +38,8 @@ enum InodeFlag : std::uint32_t {
   kInodeKeep = 1u << 2,      // fsynced, or changed after publication: an application's file
   kInodeHasAcl = 1u << 3,    // has at least one POSIX ACL xattr
   kInodeHasXattr = 1u << 4,  // has at least one xattr
+  // Published as prefix/<hash>: its bytes do not change any more.
+  kInodeFirstWriter = 1u << 5,
 };
 
 // What a file looked like when it was last recorded: equal means unchanged since.
@@ -92,6 +94,21 @@ struct DentryRecord {
   bool operator==(const DentryRecord&) const = default;
 };
 
+// A name of a file that holds a block of KV cache, and what is known of its place in the order of
+// its prefix. What the numbers mean is fs/order's affair: a block's own one is the row's key.
+struct BlockRecord {
+  InodeNumber inode = 0;
+  bool has_parent = false;
+  bool hinted = false;  // the parent was told, not learned
+  std::uint64_t parent = 0;
+  std::uint64_t birth = 0;
+  std::uint64_t stamp = 0;
+  std::string hash;  // the prefix hash that its name shows; empty: none
+  bool operator==(const BlockRecord&) const = default;
+};
+// As the longest that a layout knows (128 digits and a sign).
+inline constexpr std::size_t kLongestHash = 129;
+
 struct DirEntry {
   std::uint64_t cookie = 0;
   InodeNumber inode = 0;
@@ -102,10 +119,12 @@ struct DirEntry {
 [[nodiscard]] std::string encode(const InodeRecord& record);
 [[nodiscard]] std::string encode(const ObjectRecord& record);
 [[nodiscard]] std::string encode(const DentryRecord& record);
+[[nodiscard]] std::string encode(const BlockRecord& record);
 // Error of each: EBADMSG for anything that encode() does not write (too short, too long,
 // unknown version, flag, state or type). Lengths are checked before anything is allocated.
 Result<InodeRecord> decode_inode(std::string_view bytes);
 Result<ObjectRecord> decode_object(std::string_view bytes);
 Result<DentryRecord> decode_dentry(std::string_view bytes);
+Result<BlockRecord> decode_block(std::string_view bytes);
 
 }  // namespace kvcachefs

@@ -125,6 +125,7 @@ rocksdb::ColumnFamilyOptions table_options(Table table, const RocksdbOptions& op
     case Table::kInodes:
     case Table::kObjects:
     case Table::kXattrs:
+    case Table::kBlocks:
       // Looked up by whole keys, often by ones that are not there.
       blocks.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
       family.memtable_whole_key_filtering = true;
@@ -139,6 +140,7 @@ rocksdb::ColumnFamilyOptions table_options(Table table, const RocksdbOptions& op
       break;
     case Table::kListings:
     case Table::kBackReferences:
+    case Table::kPrefixes:
       break;
   }
   family.table_factory.reset(rocksdb::NewBlockBasedTableFactory(blocks));

@@ -28,8 +28,10 @@ enum class Table : std::uint8_t {
   kXattrs,
   kOrphans,
   kUnsealed,
+  kBlocks,
+  kPrefixes,
 };
-inline constexpr std::size_t kTableCount = 9;
+inline constexpr std::size_t kTableCount = 11;
 
 class WriteBatch {
  public:

@@ -72,6 +72,12 @@ Result<void> Check::check_rows() {
   TRY(check_keys(Table::kXattrs, "xattr", [](std::string_view key, std::string_view) {
     return keys::to_named(key).has_value();
   }));
+  TRY(check_keys(Table::kBlocks, "block", [](std::string_view key, std::string_view value) {
+    return keys::to_number(key).has_value() && decode_block(value).ok();
+  }));
+  TRY(check_keys(Table::kPrefixes, "prefix", [](std::string_view key, std::string_view) {
+    return keys::to_prefix(key).has_value();
+  }));
   TRY(check_keys(
       Table::kUnsealed, "unsealed inode",
       [](std::string_view key, std::string_view) { return keys::to_number(key).has_value(); }));

@@ -103,7 +103,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const bool quiet = log_open({.file = "", .level = LogLevel::kOff}).ok();
   require(quiet);
   if (size < 2) return 0;
-  const unsigned reader = data[0] % 5;
+  const unsigned reader = data[0] % 6;
   std::string bytes;
   if (data[1] % 2 == 0) {
     bytes.assign(reinterpret_cast<const char*>(data) + 2, size - 2);
@@ -128,6 +128,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         require(encode(*record) == bytes);
       break;
     case 3:
+      if (const auto record = decode_block(bytes); record.ok())
+        require(encode(*record) == bytes);
+      break;
+    case 4:
       (void)decode_superblock(bytes);
       break;
     default:

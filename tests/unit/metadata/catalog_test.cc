@@ -413,6 +413,75 @@ TEST_F(CatalogTest, RefusesANewerDatabaseAndSaysWhatToDo) {
   EXPECT_NE(std::string::npos, problem.find("newer")) << problem;
 }
 
+TEST_F(CatalogTest, UpgradesAnOlderDatabase) {
+  put_raw(Table::kMeta, "format", std::string("\1\0\0\0", 4));
+  reopen();
+  EXPECT_EQ(std::string("\2\0\0\0", 4), **store_.get(Table::kMeta, "format"));
+  EXPECT_EQ(std::vector<InodeNumber>{kRootInode}, *catalog_->list_unread(9));
+  EXPECT_TRUE(catalog_->is_told());
+}
+
+TEST_F(CatalogTest, FindsBlocksByNumberAndByHash) {
+  const BlockRecord block{.inode = 5, .hash = "ab"};
+  EXPECT_FALSE((*catalog_->find_block(7)).has_value());
+  EXPECT_EQ(std::nullopt, *catalog_->next_prefix(""));
+  commit([&](Edit& edit) {
+    edit.put_block(7, block);
+    edit.put_block(UINT64_MAX, block);
+    for (const std::string_view hash : {"ab", "abc", "aa"}) {
+      for (const std::string_view name : {"one", "two", "three"})
+        edit.put_prefix(hash, 9, name);
+    }
+    edit.put_prefix("ab", 300, "one");
+  });
+  EXPECT_EQ(block, **catalog_->find_block(7));
+  const std::vector<PrefixName> names = *catalog_->list_prefix("ab", std::nullopt, 9);
+  ASSERT_EQ(4u, names.size());
+  EXPECT_EQ((PrefixName{.hash = "ab", .parent = 9, .name = "one"}), names[0]);
+  EXPECT_EQ((PrefixName{.hash = "ab", .parent = 300, .name = "one"}), names[3]);
+  EXPECT_EQ(std::vector<PrefixName>(names.begin() + 2, names.begin() + 3),
+            *catalog_->list_prefix("ab", names[1], 1));
+  EXPECT_EQ("aa", **catalog_->next_prefix(""));
+  EXPECT_EQ("ab", **catalog_->next_prefix("aa"));
+  EXPECT_EQ("abc", **catalog_->next_prefix("ab"));
+  EXPECT_EQ(std::nullopt, *catalog_->next_prefix("abc"));
+  const auto numbers = [&](std::optional<std::uint64_t> after) {
+    std::vector<std::uint64_t> found;
+    EXPECT_OK(catalog_->each_block(
+        after,
+        [&](std::uint64_t number, const BlockRecord&) {
+          found.push_back(number);
+          return true;
+        },
+        [](const std::string&) { FAIL(); }));
+    return found;
+  };
+  EXPECT_EQ((std::vector<std::uint64_t>{7, UINT64_MAX}), numbers(std::nullopt));
+  EXPECT_EQ((std::vector<std::uint64_t>{UINT64_MAX}), numbers(7));
+  EXPECT_TRUE(numbers(UINT64_MAX).empty());
+  commit([&](Edit& edit) {
+    edit.remove_block(7);
+    edit.remove_prefix("ab", 300, "one");
+  });
+  EXPECT_FALSE((*catalog_->find_block(7)).has_value());
+  EXPECT_EQ(3u, catalog_->list_prefix("ab", std::nullopt, 9)->size());
+}
+
+TEST_F(CatalogTest, RemembersWhatIsToBeRead) {
+  EXPECT_FALSE(catalog_->is_told());
+  commit([](Edit& edit) {
+    edit.put_unread(9);
+    edit.put_unread(300);
+    edit.put_told();
+  });
+  EXPECT_TRUE(catalog_->is_told());
+  reopen();
+  EXPECT_TRUE(catalog_->is_told());
+  EXPECT_EQ((std::vector<InodeNumber>{9, 300}), *catalog_->list_unread(9));
+  commit([](Edit& edit) { edit.remove_unread(9); });
+  EXPECT_EQ((std::vector<InodeNumber>{300}), *catalog_->list_unread(9));
+}
+
 TEST_F(CatalogTest, RefusesAnotherProgramsDatabase) {
   MemoryStore other;
   WriteBatch batch;

@@ -108,6 +108,31 @@ TEST(Record, DentriesHaveTheBytesOfVersion1) {
   EXPECT_EQ(record, *decode_dentry(from_hex(kGoldenDentry)));
 }
 
+BlockRecord full_block() {
+  return {.inode = 0x1234,
+          .has_parent = true,
+          .hinted = true,
+          .parent = 0x5678,
+          .birth = 9,
+          .stamp = 10,
+          .hash = "-0af"};
+}
+
+constexpr std::string_view kGoldenFullBlock =
+    "01 03 34 12 00 00 00 00 00 00 78 56 00 00 00 00 00 00"
+    "09 00 00 00 00 00 00 00 0a 00 00 00 00 00 00 00 2d 30 61 66";
+constexpr std::string_view kGoldenPlainBlock =
+    "01 00 34 12 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00";
+
+TEST(Record, BlocksHaveTheBytesOfVersion1) {
+  BlockRecord plain;
+  plain.inode = 0x1234;
+  EXPECT_EQ(from_hex(kGoldenFullBlock), encode(full_block()));
+  EXPECT_EQ(from_hex(kGoldenPlainBlock), encode(plain));
+  EXPECT_EQ(full_block(), *decode_block(from_hex(kGoldenFullBlock)));
+  EXPECT_EQ(plain, *decode_block(from_hex(kGoldenPlainBlock)));
+}
+
 TEST(Record, SealedEmptyFilesHaveAStampAndNoChecksums) {
   ObjectRecord record;
   record.inode = 3;
@@ -134,6 +159,11 @@ TEST(Record, RefusesEveryOtherLength) {
     EXPECT_ERROR(EBADMSG, decode_dentry(dentry.substr(0, length))) << length;
   }
   EXPECT_ERROR(EBADMSG, decode_dentry(dentry + "x"));
+  const std::string block = encode(full_block());
+  for (std::size_t length = 0; length < block.size() - full_block().hash.size(); ++length) {
+    EXPECT_ERROR(EBADMSG, decode_block(block.substr(0, length))) << length;
+  }
+  EXPECT_ERROR(EBADMSG, decode_block(block + std::string(126, 'a')));
 }
 
 TEST(Record, RefusesUnknownVersionsFlagsStatesAndTypes) {
@@ -155,6 +185,11 @@ TEST(Record, RefusesUnknownVersionsFlagsStatesAndTypes) {
   const std::string dentry = encode(DentryRecord{.inode = 1, .type = DT_DIR, .cookie = 2});
   EXPECT_ERROR(EBADMSG, decode_dentry(with(dentry, 0, 2)));
   EXPECT_ERROR(EBADMSG, decode_dentry(with(dentry, 1, DT_WHT)));
+  const std::string block = encode(full_block());
+  EXPECT_ERROR(EBADMSG, decode_block(with(block, 0, 2)));
+  EXPECT_ERROR(EBADMSG, decode_block(with(block, 1, 5))) << "a part of the future";
+  EXPECT_ERROR(EBADMSG, decode_block(with(block, 1, 2))) << "a hint without a parent";
+  EXPECT_ERROR(EBADMSG, decode_block(with(block, block.size() - 1, 0))) << "no hash";
 }
 
 TEST(Record, RefusesATargetThatNoSystemCallTakes) {
@@ -170,10 +205,10 @@ TEST(Record, WhatDecodesEncodesToTheSameBytes) {
   std::mt19937_64 random(testing::test_seed());
   int decoded = 0;
   for (int round = 0; round < 200'000; ++round) {
-    std::string bytes = round % 3 == 0 ? encode(full_inode())
-                        : round % 3 == 1
-                            ? encode(full_object())
-                            : encode(DentryRecord{.inode = 1, .type = DT_REG, .cookie = 2});
+    const std::string records[] = {
+        encode(full_inode()), encode(full_object()),
+        encode(DentryRecord{.inode = 1, .type = DT_REG, .cookie = 2}), encode(full_block())};
+    std::string bytes = records[round % 4];
     const auto edits = random() % 4;
     for (std::uint64_t i = 0; i < edits; ++i) {
       bytes[random() % bytes.size()] = static_cast<char>(random());
@@ -189,6 +224,10 @@ TEST(Record, WhatDecodesEncodesToTheSameBytes) {
     }
     if (const auto dentry = decode_dentry(bytes); dentry.ok()) {
       ASSERT_EQ(bytes, encode(*dentry));
+      ++decoded;
+    }
+    if (const auto block = decode_block(bytes); block.ok()) {
+      ASSERT_EQ(bytes, encode(*block));
       ++decoded;
     }
   }
