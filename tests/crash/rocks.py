@@ -2,6 +2,7 @@
 
 import ctypes
 import ctypes.util
+import multiprocessing
 
 
 class RocksDb:
@@ -81,3 +82,24 @@ class RocksDb:
         for handle in self._handles:
             self._lib.rocksdb_column_family_handle_destroy(handle)
         self._lib.rocksdb_close(self._db)
+
+
+def in_child(work, *arguments):
+    """Returns work(*arguments), called in a process of its own.
+
+    RocksDB starts threads that a later fork of this process would believe to have, and not have:
+    a database opened there neither flushes nor compacts.
+    """
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+
+    def run():
+        theirs.send(work(*arguments))
+
+    child = context.Process(target=run, daemon=True)
+    child.start()
+    theirs.close()
+    try:
+        return ours.recv()
+    finally:
+        child.join()

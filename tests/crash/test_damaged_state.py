@@ -233,17 +233,24 @@ def kept(stopped, tmp_path):
 
 @pytest.mark.short
 def test_newer_format(stopped, kept):
-    db = rocks.RocksDb(database(stopped))
-    version = int.from_bytes(db.get(b"format"), "little")
-    db.write([(b"format", (version + 1).to_bytes(4, "little"))])
-    db.close()
-    unchanged(stopped, kept, "newer", str(version + 1), fix=("use that version", "use the newer"))
+    def raise_format(path):
+        db = rocks.RocksDb(path)
+        newer = int.from_bytes(db.get(b"format"), "little") + 1
+        db.write([(b"format", newer.to_bytes(4, "little"))])
+        db.close()
+        return newer
+
+    version = rocks.in_child(raise_format, database(stopped))
+    unchanged(stopped, kept, "newer", str(version), fix=("use that version", "use the newer"))
 
 
 def test_table_of_a_newer_version(stopped, kept):
-    db = rocks.RocksDb(database(stopped))
-    db.add_family("prefix_index_of_tomorrow")
-    db.close()
+    def add_family(path):
+        db = rocks.RocksDb(path)
+        db.add_family("prefix_index_of_tomorrow")
+        db.close()
+
+    rocks.in_child(add_family, database(stopped))
     unchanged(stopped, kept, "prefix_index_of_tomorrow", "newer")
 
 
