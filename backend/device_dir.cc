@@ -12,10 +12,12 @@
 #include <atomic>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
 #include "backend/base/file_lock.h"
+#include "backend/base/proc_status.h"
 #include "backend/superblock.h"
 
 namespace kvcachefs {
@@ -201,15 +203,8 @@ Result<void> create_device(int root, const Uuid& catalog) {
 
 bool umask_hides_owner() noexcept {
   // umask(2) cannot be read without being set, which other threads would see.
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> status(
-      std::fopen("/proc/self/status", "re"), &std::fclose);
-  if (!status) return true;
-  std::array<char, 256> line;
-  while (std::fgets(line.data(), line.size(), status.get()) != nullptr) {
-    unsigned mask = 0;
-    if (std::sscanf(line.data(), "Umask: %o", &mask) == 1) return (mask & 0600) != 0;
-  }
-  return true;
+  const std::string mask = proc_status(::getpid(), "Umask");
+  return mask.empty() || (std::strtoul(mask.c_str(), nullptr, 8) & 0600) != 0;
 }
 
 std::string explain(const Error& error, const std::string& path, pid_t holder) {

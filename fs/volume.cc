@@ -5,6 +5,7 @@
 
 #include "backend/base/log.h"
 #include "fs/data/files.h"
+#include "fs/known/block_keeper.h"
 #include "fs/life/reaper.h"
 #include "fs/life/recover.h"
 #include "fs/life/seal.h"
@@ -25,6 +26,7 @@ struct Volume::Parts {
   Files files{core, names};
   Sealer sealer{core};
   Reaper reaper{core};
+  BlockKeeper keeper{core};
   RecoveryReport recovery;
 };
 
@@ -45,6 +47,7 @@ Result<std::unique_ptr<Volume>> Volume::open(
   parts.core.on_unwritten = [&parts](InodeNumber number) { parts.sealer.wake(number); };
   parts.core.on_orphan_object = [&parts] { parts.reaper.add_object(); };
   parts.core.on_sync_wanted = [&parts] { parts.sealer.want_sync(); };
+  parts.core.knowledge.on_unread = [&parts] { parts.keeper.wake(); };
   parts.recovery = TRY(recover(parts.core, parts.reaper, problem));
   return volume;
 }
@@ -52,6 +55,7 @@ Result<std::unique_ptr<Volume>> Volume::open(
 void Volume::start() {
   parts_->sealer.start();
   parts_->reaper.start();
+  parts_->keeper.start();
   if (parts_->core.counters.unsealed.load() > 0) parts_->sealer.wake(0);
 }
 
@@ -60,6 +64,7 @@ void Volume::stop(double deadline_s) {
   Parts& parts = *parts_;
   parts.files.release_all();
   parts.core.table.clear();
+  parts.keeper.stop();
   parts.sealer.stop(std::chrono::milliseconds(static_cast<std::int64_t>(deadline_s * 1000)));
   parts.reaper.stop();
   if (deadline_s <= 0) return;
@@ -69,8 +74,9 @@ void Volume::stop(double deadline_s) {
   }
 }
 
-Result<Entry> Volume::lookup(InodeNumber parent, std::string_view name) {
-  return parts_->names.lookup(parent, name);
+Result<Entry> Volume::lookup(InodeNumber parent, std::string_view name, const Caller& caller,
+                             double* miss_timeout_s) {
+  return parts_->names.lookup(parent, name, caller, miss_timeout_s);
 }
 void Volume::forget(InodeNumber inode, std::uint64_t lookups) {
   parts_->core.table.forget(inode, lookups);
@@ -83,10 +89,10 @@ Result<Entry> Volume::make_symlink(InodeNumber parent, std::string_view name,
                                    std::string_view target, const Caller& caller) {
   return parts_->names.make_symlink(parent, name, target, caller);
 }
-Result<Entry> Volume::link(InodeNumber inode, InodeNumber new_parent,
-                           std::string_view new_name) {
+Result<Entry> Volume::link(InodeNumber inode, InodeNumber new_parent, std::string_view new_name,
+                           const Caller& caller) {
   if (publish_is_slow()) TRY(parts_->files.make_durable(inode));
-  Entry entry = TRY(parts_->names.link(inode, new_parent, new_name));
+  Entry entry = TRY(parts_->names.link(inode, new_parent, new_name, caller));
   if (publish_is_slow()) {
     if (const Result<void> synced = parts_->core.catalog.sync(); !synced.ok()) {
       forget(inode, 1);
@@ -102,21 +108,22 @@ Result<void> Volume::rmdir(InodeNumber parent, std::string_view name) {
   return parts_->names.rmdir(parent, name);
 }
 Result<void> Volume::rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
-                            std::string_view new_name, unsigned flags) {
+                            std::string_view new_name, unsigned flags, const Caller& caller) {
   if (!publish_is_slow())
-    return parts_->names.rename(parent, name, new_parent, new_name, flags);
+    return parts_->names.rename(parent, name, new_parent, new_name, flags, caller);
   const std::optional<DentryRecord> source =
       TRY(parts_->core.catalog.find_dentry(parent, name));
   if (source) TRY(parts_->files.make_durable(source->inode));
-  TRY(parts_->names.rename(parent, name, new_parent, new_name, flags));
+  TRY(parts_->names.rename(parent, name, new_parent, new_name, flags, caller));
   return parts_->core.catalog.sync();
 }
 Result<std::string> Volume::read_link(InodeNumber inode) {
   return parts_->names.read_link(inode);
 }
 Result<void> Volume::list(InodeNumber directory, std::uint64_t after_cookie, bool plus,
-                          const std::function<bool(const ListedEntry&)>& visit) {
-  return parts_->names.list(directory, after_cookie, plus, visit);
+                          const std::function<bool(const ListedEntry&)>& visit,
+                          const Caller& caller) {
+  return parts_->names.list(directory, after_cookie, plus, visit, caller);
 }
 
 Result<AttributesReply> Volume::attributes(InodeNumber inode) {
@@ -208,6 +215,7 @@ Result<struct statvfs> Volume::statfs() {
 
 VolumeCounts Volume::counts() const {
   const Counters& counters = parts_->core.counters;
+  const order::LearnerSizes order = parts_->core.knowledge.learner().sizes();
   return VolumeCounts{.inodes_cached = parts_->core.table.size(),
                       .open_files = counters.open_files.load(),
                       .unsealed = counters.unsealed.load(),
@@ -217,7 +225,12 @@ VolumeCounts Volume::counts() const {
                       .lost = counters.lost.load(),
                       .lookup_hits = counters.lookup_hits.load(),
                       .lookup_misses = counters.lookup_misses.load(),
-                      .catalog_memory_bytes = parts_->core.catalog.memory_bytes()};
+                      .catalog_memory_bytes = parts_->core.catalog.memory_bytes(),
+                      .blocks = order.stored,
+                      .order_bytes = order.bytes,
+                      .order_dropped = order.not_learned,
+                      .invisible_calls = parts_->core.knowledge.invisible_calls(),
+                      .blocks_behind = parts_->keeper.is_behind()};
 }
 const RecoveryReport& Volume::recovery() const noexcept { return parts_->recovery; }
 const std::vector<std::unique_ptr<Tier>>& Volume::devices() const noexcept {

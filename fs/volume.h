@@ -124,6 +124,12 @@ struct VolumeCounts {
   std::uint64_t lookup_hits = 0;
   std::uint64_t lookup_misses = 0;
   std::uint64_t catalog_memory_bytes = 0;
+  // Of the order of blocks.
+  std::uint64_t blocks = 0;           // files that are
+  std::uint64_t order_bytes = 0;      // of memory
+  std::uint64_t order_dropped = 0;    // calls not learned from: too many names at once
+  std::uint64_t invisible_calls = 0;  // of processes that this pid namespace does not show
+  bool blocks_behind = false;         // names are being read anew, or the last run's order
 };
 
 class Volume {
@@ -148,25 +154,29 @@ class Volume {
   // ---- names (fs/names) ----
   // ENOENT: no such name, or its data is a miss. "." and ".." are served for any inode number
   // that exists.
-  Result<Entry> lookup(InodeNumber parent, std::string_view name);
+  // `miss_timeout_s`, where given, becomes how long an ENOENT holds.
+  Result<Entry> lookup(InodeNumber parent, std::string_view name, const Caller& caller = {},
+                       double* miss_timeout_s = nullptr);
   void forget(InodeNumber inode, std::uint64_t lookups);
   // All types but symlinks; a regular file gets its (empty) object, published at once.
   Result<Entry> make_node(InodeNumber parent, std::string_view name, mode_t mode, dev_t rdev,
                           const Caller& caller);
   Result<Entry> make_symlink(InodeNumber parent, std::string_view name, std::string_view target,
                              const Caller& caller);
-  Result<Entry> link(InodeNumber inode, InodeNumber new_parent, std::string_view new_name);
+  Result<Entry> link(InodeNumber inode, InodeNumber new_parent, std::string_view new_name,
+                     const Caller& caller = {});
   Result<void> unlink(InodeNumber parent, std::string_view name);
   Result<void> rmdir(InodeNumber parent, std::string_view name);
   // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE; others EINVAL.
   Result<void> rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
-                      std::string_view new_name, unsigned flags);
+                      std::string_view new_name, unsigned flags, const Caller& caller = {});
   Result<std::string> read_link(InodeNumber inode);
   // Entries after the cookie, "." and ".." first (their cookies are 1 and 2). `visit` returns
   // false when its buffer is full; an entry with `plus` was counted as a lookup only if `visit`
   // returned true for it.
   Result<void> list(InodeNumber directory, std::uint64_t after_cookie, bool plus,
-                    const std::function<bool(const ListedEntry&)>& visit);
+                    const std::function<bool(const ListedEntry&)>& visit,
+                    const Caller& caller = {});
 
   // ---- attributes and xattrs ----
   Result<AttributesReply> attributes(InodeNumber inode);
@@ -225,7 +235,7 @@ class Volume {
   std::unique_ptr<Parts> parts_;
 };
 
-// How long the kernel may trust a negative answer (seconds).
+// How long the kernel may trust a negative answer (seconds), but about blocks.
 inline constexpr double kNegativeTimeout = 5.0;
 
 }  // namespace kvcachefs

@@ -101,6 +101,7 @@ Result<void> Files::flush(OpenFile& file, const Caller& caller) {
   if (!file.writable()) return {};
   if (is_another_process(caller, file.opener)) return {};
   TRY(publish(core_, *file.inode));
+  core_.knowledge.store_done(*file.inode);
   if (!core_.options.keep_by_default) return {};
   return make_durable(*file.inode, TRY(file.descriptor()));
 }

@@ -102,7 +102,17 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller) 
     Tier* tier = TRY(core_.devices->of(*inode));
     TRY(truncate_at_open(*inode, *tier, caller));
   }
-  return open_locked(inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL), {}, caller.pid, lock);
+  Opened opened =
+      TRY(open_locked(inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL), {}, caller.pid, lock));
+  if (const std::uint64_t block = inode->block.load(std::memory_order_relaxed); block != 0) {
+    if ((flags & O_TRUNC) != 0) {
+      inode->being_stored.store(true, std::memory_order_relaxed);
+      core_.knowledge.store_began(block, caller.pid);
+    } else if ((flags & O_ACCMODE) != O_WRONLY) {
+      core_.knowledge.loaded(block, caller.pid);
+    }
+  }
+  return opened;
 }
 
 Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd, pid_t opener,
@@ -151,6 +161,7 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
 }
 
 Result<Created> Files::finish_create(Namespace::Made&& made, int flags, pid_t opener) {
+  if (made.block) core_.knowledge.store_began(made.block->number, opener);
   Created created;
   {
     std::unique_lock lock(made.inode->mutex);
@@ -164,7 +175,7 @@ Result<Created> Files::finish_create(Namespace::Made&& made, int flags, pid_t op
   Tier* tier = TRY(core_.devices->of(*made.inode));
   backing = TRY(tier->status(made.inode->record.object));
   created.entry.attributes = merge_attributes(made.inode->number, made.inode->record, &backing);
-  created.entry.entry_timeout_s = kEntryTimeout;
+  created.entry.entry_timeout_s = made.block ? kBlockTimeout : kEntryTimeout;
   created.entry.attribute_timeout_s = kFreshTimeout;
   core_.table.add_lookup(made.inode);
   return created;
@@ -221,6 +232,7 @@ void Files::release(OpenFile& file) {
       }
     }
   }
+  if (last->writable()) core_.knowledge.store_done(inode);
   if (seal && core_.on_unwritten) core_.on_unwritten(inode.number);
 }
 

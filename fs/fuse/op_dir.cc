@@ -80,9 +80,10 @@ void read_directory(Reply reply, fuse_ino_t inode, std::size_t size, off_t offse
   const std::span<std::byte> buffer = reply.buffer(size);
   if (buffer.empty() && size != 0) return reply.error(fail(ENOMEM, "buffer for a readdir"));
   Listing listing(reply, buffer, plus);
-  const Result<void> listed =
-      reply.volume().list(inode, static_cast<std::uint64_t>(offset), plus,
-                          [&listing](const ListedEntry& entry) { return listing.add(entry); });
+  const Result<void> listed = reply.volume().list(
+      inode, static_cast<std::uint64_t>(offset), plus,
+      [&listing](const ListedEntry& entry) { return listing.add(entry); },
+      caller_of(reply.request()));
   listing.answer(reply, listed);
 }
 

@@ -11,9 +11,11 @@ void answer_entry(Reply reply, const Result<Entry>& entry) noexcept {
 
 void op_lookup(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
   Reply reply(request, Operation::kLookup);
-  const Result<Entry> entry = reply.volume().lookup(parent, name);
+  double miss_timeout_s = kNegativeTimeout;
+  const Result<Entry> entry =
+      reply.volume().lookup(parent, name, caller_of(request), &miss_timeout_s);
   // The kernel keeps this answer, so that asking again for what is not there costs nothing.
-  if (!entry && entry.error().code == ENOENT) return reply.no_entry(kNegativeTimeout);
+  if (!entry && entry.error().code == ENOENT) return reply.no_entry(miss_timeout_s);
   answer_entry(std::move(reply), entry);
 }
 

@@ -50,12 +50,14 @@ void op_rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino
                const char* new_name, unsigned flags) noexcept {
   Reply reply(request, Operation::kRename);
   if (!reply.volume().publish_is_slow()) {
-    return reply.result(reply.volume().rename(parent, name, new_parent, new_name, flags));
+    return reply.result(
+        reply.volume().rename(parent, name, new_parent, new_name, flags, caller_of(request)));
   }
   // The request's memory is gone when this handler returns.
   run_slowly(std::move(reply), [parent, from = std::string(name), new_parent,
-                                to = std::string(new_name), flags](Reply& answer) {
-    answer.result(answer.volume().rename(parent, from, new_parent, to, flags));
+                                to = std::string(new_name), flags,
+                                caller = caller_of(request)](Reply& answer) {
+    answer.result(answer.volume().rename(parent, from, new_parent, to, flags, caller));
   });
 }
 
@@ -63,14 +65,15 @@ void op_link(fuse_req_t request, fuse_ino_t inode, fuse_ino_t new_parent,
              const char* new_name) noexcept {
   Reply reply(request, Operation::kLink);
   if (!reply.volume().publish_is_slow()) {
-    const Result<Entry> linked = reply.volume().link(inode, new_parent, new_name);
+    const Result<Entry> linked =
+        reply.volume().link(inode, new_parent, new_name, caller_of(request));
     return answer_entry(std::move(reply), linked);
   }
-  run_slowly(std::move(reply),
-             [inode, new_parent, name = std::string(new_name)](Reply& answer) {
-               const Result<Entry> linked = answer.volume().link(inode, new_parent, name);
-               answer_entry(std::move(answer), linked);
-             });
+  run_slowly(std::move(reply), [inode, new_parent, name = std::string(new_name),
+                                caller = caller_of(request)](Reply& answer) {
+    const Result<Entry> linked = answer.volume().link(inode, new_parent, name, caller);
+    answer_entry(std::move(answer), linked);
+  });
 }
 
 }  // namespace kvcachefs

@@ -16,6 +16,7 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason)
   const LockedInodes locked({inode.get(), parent.get()});
   if (inode->record.nlink == 0) return false;
   InodeRecord next = inode->record;
+  std::uint64_t block = 0;
   Edit edit;
   edit.set_frees();
   if (parent != nullptr) {
@@ -25,6 +26,7 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason)
     if (!dentry || dentry->inode != inode->number)
       return true;  // renamed meanwhile: look again
     edit.remove_dentry(parent_number, name, *dentry);
+    block = TRY(core.knowledge.remove_rows(edit, parent_number, name));
     --next.nlink;
   } else {
     next.nlink = 0;
@@ -33,6 +35,7 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason)
   if (reason == DropReason::kPoisoned) next.flags |= kInodePoisoned;
   if (next.nlink == 0) edit.put_orphan_inode(inode->number);
   TRY(commit_record(core, *inode, std::move(next), std::move(edit)));
+  core.knowledge.removed(block);
   if (parent != nullptr && core.notifications != nullptr) {
     core.notifications->invalidate_entry(links.front().first, links.front().second);
   }

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "fs/acl/acl.h"
+#include "fs/known/known_name.h"
 #include "fs/life/states.h"
 #include "fs/names/credentials.h"
-#include "fs/names/known_name.h"
 #include "fs/names/namespace.h"
 #include "fs/node/attributes.h"
 
@@ -205,24 +205,46 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
   if (!is_named(name)) return fail(EINVAL, "xattr name");
   if (value.size() > kLongestXattr) return fail(E2BIG, "xattr value");
   const InodePtr inode = TRY(core_.table.get(number));
+  if (name == kParentXattr) return core_.knowledge.set_parent_hash(number, value);
+  if (name == kToldXattr) return set_told(*inode, value, flags);
   const std::lock_guard lock(inode->mutex);
   if (is_acl(name)) return set_acl(*inode, name, value, caller);
   if (name.starts_with(kOwnXattrs)) TRY(check_own_xattr(inode->record, name, value));
-  const bool stands = (inode->record.flags & kInodeHasXattr) != 0 &&
-                      TRY(core_.catalog.find_xattr(number, name)).has_value();
+  return store_xattr(*inode, name, value, flags, Edit{});
+}
+
+// The caller holds the inode's lock.
+Result<void> Attributes::store_xattr(Inode& inode, std::string_view name,
+                                     std::string_view value, int flags, Edit&& edit) {
+  const bool stands = (inode.record.flags & kInodeHasXattr) != 0 &&
+                      TRY(core_.catalog.find_xattr(inode.number, name)).has_value();
   if (stands && (flags & XATTR_CREATE) != 0) return fail(EEXIST, "xattr");
   if (!stands && (flags & XATTR_REPLACE) != 0) return fail(ENODATA, "xattr");
-  InodeRecord next = inode->record;
+  InodeRecord next = inode.record;
   next.flags |= kInodeHasXattr;
   next.ctime = file_clock_now();
-  Edit edit;
-  edit.put_xattr(number, name, value);
-  return commit_record(core_, *inode, std::move(next), std::move(edit));
+  edit.put_xattr(inode.number, name, value);
+  return commit_record(core_, inode, std::move(next), std::move(edit));
+}
+
+// The names below mean something else from now on.
+Result<void> Attributes::set_told(Inode& inode, std::string_view value, int flags) {
+  {
+    const std::lock_guard lock(inode.mutex);
+    TRY(check_own_xattr(inode.record, kToldXattr, value));
+    Edit edit;
+    edit.put_told();
+    Knowledge::put_unread(edit, inode.number);
+    TRY(store_xattr(inode, kToldXattr, value, flags, std::move(edit)));
+  }
+  core_.knowledge.places_changed();
+  return {};
 }
 
 Result<std::string> Attributes::get_xattr(InodeNumber number, std::string_view name) {
   if (!is_supported(name)) return fail(EOPNOTSUPP, "xattr namespace");
   const InodePtr inode = TRY(core_.table.get(number));
+  if (name == kParentXattr) return core_.knowledge.parent_hash(number);
   if (name.starts_with(kOwnXattrs) && name != kToldXattr)
     return known_xattr(core_.catalog, number, name);
   {
@@ -258,7 +280,7 @@ Result<std::string> Attributes::list_xattrs(InodeNumber number, const Caller& ca
 Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name) {
   if (!is_supported(name)) return fail(EOPNOTSUPP, "xattr namespace");
   const InodePtr inode = TRY(core_.table.get(number));
-  const std::lock_guard lock(inode->mutex);
+  std::unique_lock lock(inode->mutex);
   const bool stands = (inode->record.flags & kInodeHasXattr) != 0 &&
                       TRY(core_.catalog.find_xattr(number, name)).has_value();
   if (!stands) return is_acl(name) ? Result<void>{} : Result<void>{fail(ENODATA, "xattr")};
@@ -268,7 +290,11 @@ Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name)
   if (TRY(core_.catalog.list_xattrs(number)).size() == 1)
     next.flags &= ~static_cast<std::uint32_t>(kInodeHasXattr | kInodeHasAcl);
   next.ctime = file_clock_now();
-  return commit_record(core_, *inode, std::move(next), std::move(edit));
+  if (name == kToldXattr) Knowledge::put_unread(edit, number);
+  TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
+  lock.unlock();
+  if (name == kToldXattr) core_.knowledge.places_changed();
+  return {};
 }
 
 }  // namespace kvcachefs

@@ -26,6 +26,10 @@ class Attributes {
   Result<void> set_acl(Inode& inode, std::string_view name, std::string_view value,
                        const Caller& caller);
 
+  Result<void> store_xattr(Inode& inode, std::string_view name, std::string_view value,
+                           int flags, Edit&& edit);
+  Result<void> set_told(Inode& inode, std::string_view value, int flags);
+
   Core& core_;
 };
 

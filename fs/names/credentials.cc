@@ -2,24 +2,15 @@
 
 #include <sys/stat.h>
 
-#include <fstream>
 #include <sstream>
 #include <string>
+
+#include "backend/base/proc_status.h"
 
 namespace kvcachefs {
 namespace {
 
 std::string proc_of(const Caller& caller) { return "/proc/" + std::to_string(caller.pid); }
-
-// The value of a line of /proc/PID/status; empty when there is none.
-std::string status_line(const Caller& caller, const std::string& key) {
-  std::ifstream status(proc_of(caller) + "/status");
-  std::string line;
-  while (std::getline(status, line)) {
-    if (line.starts_with(key)) return line.substr(key.size());
-  }
-  return {};
-}
 
 bool shares_user_namespace(const Caller& caller) {
   struct stat theirs {};
@@ -33,7 +24,7 @@ bool shares_user_namespace(const Caller& caller) {
 
 bool in_group(const Caller& caller, gid_t group) {
   if (caller.gid == group) return true;
-  std::istringstream groups(status_line(caller, "Groups:"));
+  std::istringstream groups(proc_status(caller.pid, "Groups"));
   for (gid_t one = 0; groups >> one;) {
     if (one == group) return true;
   }
@@ -51,7 +42,7 @@ bool is_another_process(const Caller& caller, pid_t thread) {
 }
 
 bool has_capability(const Caller& caller, int capability) {
-  std::istringstream line(status_line(caller, "CapEff:"));
+  std::istringstream line(proc_status(caller.pid, "CapEff"));
   std::uint64_t effective = 0;
   line >> std::hex >> effective;
   return ((effective >> capability) & 1) != 0 && shares_user_namespace(caller);

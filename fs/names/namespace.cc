@@ -104,7 +104,8 @@ Result<InodeNumber> Namespace::parent_of(InodeNumber directory) {
   return links.front().first;
 }
 
-Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name) {
+Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const Caller& caller,
+                                double* miss_timeout_s) {
   if (name == ".") {
     const InodePtr self = TRY(core_.table.get(parent));
     return entry_of(self);
@@ -115,7 +116,10 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name) {
   }
   if (name.size() > kLongestName) return fail(ENAMETOOLONG, "name");
   const std::optional<DentryRecord> dentry = TRY(core_.catalog.find_dentry(parent, name));
+  const std::optional<BlockName> block = core_.knowledge.block_of(parent, name);
+  if (block && miss_timeout_s != nullptr) *miss_timeout_s = kBlockTimeout;
   if (!dentry) {
+    if (block) core_.knowledge.looked_up(*block, caller.pid, false);
     core_.counters.lookup_misses.fetch_add(1, std::memory_order_relaxed);
     return fail(ENOENT, "no such name");
   }
@@ -127,6 +131,11 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name) {
     return fail(ENOENT, "no such inode");
   }
   Result<Entry> entry = entry_of(*inode);
+  if (block && (*inode)->is_file()) {
+    if (!block->temporary) (*inode)->block.store(block->number, std::memory_order_relaxed);
+    if (entry.ok()) entry->entry_timeout_s = kBlockTimeout;
+    core_.knowledge.looked_up(*block, caller.pid, entry.ok());
+  }
   auto& counter = entry.ok() ? core_.counters.lookup_hits : core_.counters.lookup_misses;
   counter.fetch_add(1, std::memory_order_relaxed);
   return entry;
@@ -164,6 +173,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
       record.stamp = stamp_of(backing);
     }
   }
+  if (S_ISREG(what.mode) && !nameless) made.block = core_.knowledge.block_of(parent, name);
   const auto undo = [&](const Error& error) {
     if (S_ISREG(what.mode)) {
       // Nothing refers to it; if this fails too, the next start or fsck finds it.
@@ -198,6 +208,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
     edit.put_dentry(
         parent, name,
         DentryRecord{.inode = number, .type = type_of(record.mode), .cookie = *cookie});
+    if (made.block) core_.knowledge.put_rows(edit, parent, name, number, *made.block);
     directory_next = touched(directory->record, now, S_ISDIR(what.mode) ? 1 : 0);
     edit.put_inode(parent, directory_next);
   }
@@ -208,6 +219,10 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   count_unsealed(core_, DataState::kNone, record.state);
   made.inode = core_.table.insert(number, std::move(record));
   if (S_ISREG(what.mode)) made.inode->device = made.copy.device;
+  if (made.block) {
+    made.inode->block.store(made.block->number, std::memory_order_relaxed);
+    made.inode->being_stored.store(!made.block->temporary, std::memory_order_relaxed);
+  }
   return made;
 }
 
@@ -217,7 +232,13 @@ Result<Entry> Namespace::make_node(InodeNumber parent, std::string_view name, mo
   const Made made = TRY(
       make(parent, name, {.mode = mode, .rdev = rdev, .target = {}, .state = state}, caller));
   if (S_ISREG(mode) && core_.on_unwritten) core_.on_unwritten(made.inode->number);
-  return entry_of(made.inode);
+  Entry entry = TRY(entry_of(made.inode));
+  if (made.block) {
+    core_.knowledge.store_began(made.block->number, caller.pid);
+    core_.knowledge.store_done(*made.inode);
+    entry.entry_timeout_s = kBlockTimeout;
+  }
+  return entry;
 }
 
 Result<Entry> Namespace::make_symlink(InodeNumber parent, std::string_view name,
@@ -239,7 +260,9 @@ Result<std::string> Namespace::read_link(InodeNumber number) {
 }
 
 Result<void> Namespace::list(InodeNumber directory, std::uint64_t after, bool plus,
-                             const std::function<bool(const ListedEntry&)>& visit) {
+                             const std::function<bool(const ListedEntry&)>& visit,
+                             const Caller& caller) {
+  if (after < kDotCookie) core_.knowledge.listed(caller.pid);
   // Who makes names while he lists them would not come to an end. Listings have no state of
   // their own: the one that began last sets the end for all.
   std::uint64_t end = 0;

@@ -14,19 +14,21 @@ class Namespace {
   explicit Namespace(Core& core) : core_(core) {}
 
   // As the methods of the same names in fs/volume.h.
-  Result<Entry> lookup(InodeNumber parent, std::string_view name);
+  Result<Entry> lookup(InodeNumber parent, std::string_view name, const Caller& caller,
+                       double* miss_timeout_s);
   Result<Entry> make_node(InodeNumber parent, std::string_view name, mode_t mode, dev_t rdev,
                           const Caller& caller);
   Result<Entry> make_symlink(InodeNumber parent, std::string_view name, std::string_view target,
                              const Caller& caller);
-  Result<Entry> link(InodeNumber inode, InodeNumber new_parent, std::string_view new_name);
+  Result<Entry> link(InodeNumber inode, InodeNumber new_parent, std::string_view new_name,
+                     const Caller& caller);
   Result<void> unlink(InodeNumber parent, std::string_view name);
   Result<void> rmdir(InodeNumber parent, std::string_view name);
   Result<void> rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
-                      std::string_view new_name, unsigned flags);
+                      std::string_view new_name, unsigned flags, const Caller& caller);
   Result<std::string> read_link(InodeNumber inode);
   Result<void> list(InodeNumber directory, std::uint64_t after_cookie, bool plus,
-                    const std::function<bool(const ListedEntry&)>& visit);
+                    const std::function<bool(const ListedEntry&)>& visit, const Caller& caller);
 
   // Makes an inode with a name (or, with an empty one, without: O_TMPFILE), and for a regular
   // file its object. The new inode is returned with one lookup counted; `copy` is the backing
@@ -34,6 +36,7 @@ class Namespace {
   struct Made {
     InodePtr inode;
     NewCopy copy;
+    std::optional<BlockName> block;  // what its name says
   };
   struct NewInode {
     mode_t mode = 0;
@@ -52,7 +55,8 @@ class Namespace {
   Result<void> remove_name(InodeNumber parent, std::string_view name, bool directory);
   // One try of a rename; false: the dentries changed between the first look and the locks.
   Result<bool> try_rename(const InodePtr& from_dir, std::string_view name,
-                          const InodePtr& to_dir, std::string_view new_name, unsigned flags);
+                          const InodePtr& to_dir, std::string_view new_name, unsigned flags,
+                          const Caller& caller);
 
   Core& core_;
 };

@@ -4,6 +4,7 @@
 
 #include "fs/life/states.h"
 #include "fs/names/namespace.h"
+#include "fs/node/attributes.h"
 
 namespace kvcachefs {
 namespace {
@@ -14,11 +15,13 @@ constexpr std::uint32_t kMostLinks = 65'000;
 }  // namespace
 
 Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
-                              std::string_view new_name) {
+                              std::string_view new_name, const Caller& caller) {
   TRY(check_name(new_name));
   const InodePtr inode = TRY(core_.table.get(number));
   const InodePtr directory = TRY(core_.table.get(new_parent));
   bool replaced_object = false;
+  std::optional<BlockName> block;
+  if (inode->is_file()) block = core_.knowledge.block_of(new_parent, new_name);
   {
     const LockedInodes locked({inode.get(), directory.get()});
     if (directory->record.nlink == 0) return fail(ENOENT, "the directory was removed");
@@ -41,13 +44,19 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
                     DentryRecord{.inode = number,
                                  .type = static_cast<std::uint8_t>(IFTODT(next.mode)),
                                  .cookie = TRY(core_.catalog.next_id())});
+    if (block) core_.knowledge.put_rows(edit, new_parent, new_name, number, *block);
     InodeRecord directory_next = touched(directory->record, now, 0);
     edit.put_inode(new_parent, directory_next);
     TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
     directory->record = std::move(directory_next);
   }
   if (replaced_object && core_.on_orphan_object) core_.on_orphan_object();
-  return entry_of(inode);
+  Entry entry = TRY(entry_of(inode));
+  if (block) {
+    entry.entry_timeout_s = kBlockTimeout;
+    if (!block->temporary) core_.knowledge.named(*inode, block->number, caller.pid);
+  }
+  return entry;
 }
 
 Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, bool directory) {
@@ -70,11 +79,14 @@ Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, b
     Edit edit;
     edit.set_frees();
     edit.remove_dentry(parent, name, *dentry);
+    std::uint64_t block = 0;
+    if (inode->is_file()) block = TRY(core_.knowledge.remove_rows(edit, parent, name));
     if (next.nlink == 0) edit.put_orphan_inode(inode->number);
     InodeRecord holder_next = touched(holder->record, now, directory ? -1 : 0);
     edit.put_inode(parent, holder_next);
     TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
     holder->record = std::move(holder_next);
+    core_.knowledge.removed(block);
     return {};
   }
   return fail(EBUSY, "the name keeps changing");

@@ -41,27 +41,27 @@ Result<void> publish_with(Core& core, Inode& inode, Changes& changes, Edit& edit
   return prepare_publication(core, inode.number, changes.of(inode), backing, edit);
 }
 
-bool is_directory(const Inode& inode) { return S_ISDIR(inode.record.mode); }
+bool is_directory(const Inode& inode) { return inode.type == S_IFDIR; }
 
 }  // namespace
 
 Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
                                InodeNumber new_parent, std::string_view new_name,
-                               unsigned flags) {
+                               unsigned flags, const Caller& caller) {
   if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0)
     return fail(EINVAL, "rename flags");
   TRY(check_name(new_name));
   const InodePtr from_dir = TRY(core_.table.get(parent));
   const InodePtr to_dir = TRY(core_.table.get(new_parent));
   for (int round = 0; round < kMostRounds; ++round) {
-    if (TRY(try_rename(from_dir, name, to_dir, new_name, flags))) return {};
+    if (TRY(try_rename(from_dir, name, to_dir, new_name, flags, caller))) return {};
   }
   return fail(EBUSY, "the names keep changing");
 }
 
 Result<bool> Namespace::try_rename(const InodePtr& from_dir, std::string_view name,
                                    const InodePtr& to_dir, std::string_view new_name,
-                                   unsigned flags) {
+                                   unsigned flags, const Caller& caller) {
   const std::optional<DentryRecord> source =
       TRY(core_.catalog.find_dentry(from_dir->number, name));
   const std::optional<DentryRecord> target =
@@ -74,6 +74,17 @@ Result<bool> Namespace::try_rename(const InodePtr& from_dir, std::string_view na
   InodePtr replaced;
   if (target) replaced = TRY(core_.table.get(target->inode));
   if (moved == replaced && !exchange) return true;
+
+  Knowledge& knowledge = core_.knowledge;
+  const auto block_at = [&](const InodePtr& inode, InodeNumber directory,
+                            std::string_view its_name) {
+    return inode->is_file() ? knowledge.block_of(directory, its_name) : std::nullopt;
+  };
+  const std::optional<BlockName> block = block_at(moved, to_dir->number, new_name);
+  std::optional<BlockName> back;
+  if (exchange) back = block_at(replaced, from_dir->number, name);
+  std::uint64_t gone_source = 0;
+  std::uint64_t gone_target = 0;
 
   bool replaced_object = false;
   {
@@ -100,6 +111,8 @@ Result<bool> Namespace::try_rename(const InodePtr& from_dir, std::string_view na
 
     edit.remove_dentry(from_dir->number, name, *source);
     if (target) edit.remove_dentry(to_dir->number, new_name, *target);
+    gone_source = TRY(knowledge.remove_rows(edit, from_dir->number, name));
+    if (target) gone_target = TRY(knowledge.remove_rows(edit, to_dir->number, new_name));
     if (exchange) {
       changes.of(*replaced).ctime = now;
       edit.put_dentry(from_dir->number, name,
@@ -134,8 +147,17 @@ Result<bool> Namespace::try_rename(const InodePtr& from_dir, std::string_view na
         if (gone.nlink == 0) edit.put_orphan_inode(replaced->number);
       }
     }
+    if (block) knowledge.put_rows(edit, to_dir->number, new_name, moved->number, *block);
+    if (back) knowledge.put_rows(edit, from_dir->number, name, replaced->number, *back);
+    if (is_directory(*moved)) Knowledge::put_unread(edit, moved->number);
+    if (exchange && is_directory(*replaced)) Knowledge::put_unread(edit, replaced->number);
     TRY(changes.commit(core_, std::move(edit)));
   }
+  if (is_directory(*moved) || (exchange && is_directory(*replaced))) knowledge.places_changed();
+  if (!back || back->number != gone_source) knowledge.removed(gone_source);
+  if (!block || block->number != gone_target) knowledge.removed(gone_target);
+  if (block && !block->temporary) knowledge.named(*moved, block->number, caller.pid);
+  if (back && !back->temporary) knowledge.named(*replaced, back->number, caller.pid);
   if (replaced_object && core_.on_orphan_object) core_.on_orphan_object();
   return true;
 }

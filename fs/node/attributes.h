@@ -19,5 +19,8 @@ namespace kvcachefs {
 // Name → inode, for files that are not a runtime's blocks.
 inline constexpr double kEntryTimeout = 10.0;
 inline constexpr double kAttributeTimeout = 10.0;
+// The same for blocks and their temporaries, and for blocks that are not there: a name that the kernel
+// remembers hides from us who looks it up, and in which order.
+inline constexpr double kBlockTimeout = 1.0;
 
 }  // namespace kvcachefs

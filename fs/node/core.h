@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <memory>
 
+#include "fs/known/knowledge.h"
 #include "fs/node/devices.h"
 #include "fs/node/inode.h"
 #include "fs/node/inode_table.h"
@@ -41,7 +42,8 @@ struct Core {
         options(its_options),
         backing_ids(ids),
         notifications(its_notifications),
-        table(its_catalog, [this](const Inode& inode) { unreferenced(inode); }) {}
+        table(its_catalog, [this](const Inode& inode) { unreferenced(inode); }),
+        knowledge(its_catalog, table) {}
 
   [[nodiscard]] bool passthrough() const noexcept {
     return backing_ids != nullptr && backing_ids->available();
@@ -67,7 +69,8 @@ struct Core {
   std::function<void()> on_orphan_object;
   std::function<void()>
       on_sync_wanted;  // a commit should reach the disk soon, nobody waits for it
-  InodeTable table;    // last: its end calls unreferenced()
+  InodeTable table;    // its end calls unreferenced()
+  Knowledge knowledge;
 };
 
 // Locks several inodes without a deadlock: in the order of their numbers, each once. Null

@@ -13,6 +13,7 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -22,6 +23,8 @@
 #include "metadata/record.h"
 
 namespace kvcachefs {
+
+struct Place;  // fs/known/place.h
 
 struct Inode {
   Inode(InodeNumber its_number, InodeRecord its_record)
@@ -49,6 +52,14 @@ struct Inode {
   // Directories: cookies from this one on were given after the last listing began, and are not
   // part of it; 0: none has begun since it came into memory.
   std::uint64_t listing_end = 0;
+  // Directories: the path, from the last time somebody asked. Under a lock of its own, a leaf: a
+  // lookup must not wait for a commit in the directory.
+  std::mutex place_mutex;
+  std::shared_ptr<const Place> place;
+  // The block of KV cache that it was last looked up or made as (fs/known/block_number.h), 0: none.
+  std::atomic<std::uint64_t> block{0};
+  // It was made under its final name: what stores it is not done before its first publication.
+  std::atomic<bool> being_stored{false};
   // Daemon-served: somebody has opened it for reading since it came into memory.
   bool was_read = false;
   // The backing id of `record.object`, 0: none is registered. One per object: the kernel

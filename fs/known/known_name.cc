@@ -1,40 +1,26 @@
-#include "fs/names/known_name.h"
+#include "fs/known/known_name.h"
 
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
-#include <vector>
+
+#include "fs/known/place.h"
 
 namespace kvcachefs {
 namespace {
 
-constexpr std::size_t kLongestPath = 4096;
 constexpr std::array<std::string_view, 3> kReadOnly = {"runtime", "model", "prefix"};
 
 }  // namespace
 
 Result<void> find_known_name(Catalog& catalog, InodeNumber inode, KnownName& out) {
-  std::vector<std::string> names;
-  std::size_t length = 0;
-  std::optional<Runtime> told;
-  for (InodeNumber at = inode; at != kRootInode;) {
-    auto links = TRY(catalog.list_links(at, 1));
-    if (links.empty()) return {};
-    at = links.front().first;
-    length += links.front().second.size() + 1;
-    if (length > kLongestPath) return {};
-    names.push_back(std::move(links.front().second));
-    if (!told) {
-      const std::optional<std::string> value = TRY(catalog.find_xattr(at, kToldXattr));
-      if (value) told = parse_runtime(*value);
-    }
-  }
-  for (auto name = names.rbegin(); name != names.rend(); ++name) {
-    if (!out.path.empty()) out.path += '/';
-    out.path += *name;
-  }
-  if (!out.path.empty()) out.file = recognize(out.path, told);
+  const auto links = TRY(catalog.list_links(inode, 1));
+  if (links.empty()) return {};
+  const auto place = TRY(find_place(catalog, links.front().first));
+  if (place == nullptr) return {};
+  out.path = path_in(*place, links.front().second);
+  out.file = recognize(out.path, place->told);
   return {};
 }
 

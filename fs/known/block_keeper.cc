@@ -1,0 +1,205 @@
+#include "fs/known/block_keeper.h"
+
+#include <dirent.h>
+
+#include <chrono>
+#include <vector>
+
+#include "backend/base/log.h"
+#include "fs/known/block_number.h"
+#include "fs/known/knowledge.h"
+
+namespace kvcachefs {
+namespace {
+
+constexpr std::chrono::minutes kWriteEvery{1};
+// Rows at a time: an iterator over all of them would hold back the database's cleaning.
+constexpr std::size_t kBatch = 4096;
+constexpr std::size_t kWriteBatch = 1024;
+constexpr std::size_t kListBatch = 256;
+// Paths have 4096 bytes.
+constexpr std::size_t kDeepest = 2048;
+
+}  // namespace
+
+void BlockKeeper::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void BlockKeeper::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void BlockKeeper::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    unread_ = true;
+    behind_.store(true, std::memory_order_release);
+  }
+  changed_.notify_one();
+}
+
+bool BlockKeeper::ending() {
+  const std::lock_guard lock(mutex_);
+  return ending_;
+}
+
+void BlockKeeper::run() {
+  restore();
+  bool again = true;  // what the last run has left to read
+  while (true) {
+    if (again) again = !read_anew();
+    bool end = false;
+    {
+      std::unique_lock lock(mutex_);
+      if (!again && !unread_) behind_.store(false, std::memory_order_release);
+      changed_.wait_for(lock, kWriteEvery, [this] { return ending_ || unread_; });
+      again = again || std::exchange(unread_, false);
+      end = ending_;
+    }
+    if (core_.knowledge.take_heard()) write_order();
+    if (end) return;
+  }
+}
+
+// ---- the order
+
+void BlockKeeper::restore() {
+  order::Learner& learner = core_.knowledge.learner();
+  std::optional<std::uint64_t> after;
+  std::uint64_t rows = 0;
+  while (!ending()) {
+    std::size_t count = 0;
+    const Result<void> walked = core_.catalog.each_block(
+        after,
+        [&](std::uint64_t block, const BlockRecord& record) {
+          learner.restore(block, snapshot_in(record));
+          after = block;
+          return ++count < kBatch;
+        },
+        [](const std::string& what) {
+          log_error("{} does not read: run kvcachefs fsck", what);
+        });
+    rows += count;
+    if (!walked.ok()) {
+      log_error("order_not_restored errno={} effect=\"blocks count as new\"",
+                walked.error().code);
+      break;
+    }
+    if (count < kBatch) break;
+  }
+  learner.restored();
+  if (rows > 0) log_info("order event=restored blocks={}", rows);
+}
+
+void BlockKeeper::write_order() {
+  order::Learner& learner = core_.knowledge.learner();
+  std::uint64_t failed = 0;
+  while (true) {
+    const order::ChangedBatch batch = learner.take_changed(kWriteBatch);
+    for (const order::Changed& changed : batch.changed) {
+      if (!write_one(changed.name, changed.snapshot).ok()) ++failed;
+    }
+    if (!batch.more && batch.changed.empty()) break;
+  }
+  // Most likely a full disk. The order is a hint: what was not written is learned again.
+  if (failed > 0) log_warn("order_not_written blocks={}", failed);
+}
+
+Result<void> BlockKeeper::write_one(std::uint64_t block, const order::Snapshot& snapshot) {
+  const std::optional<BlockRecord> seen = TRY(core_.catalog.find_block(block));
+  if (!seen || snapshot_in(*seen) == snapshot) return {};
+  Result<InodePtr> inode = core_.table.get(seen->inode);
+  if (!inode.ok()) return inode.error().code == ESTALE ? Result<void>{} : inode.error();
+  const std::lock_guard lock((*inode)->mutex);
+  std::optional<BlockRecord> record = TRY(core_.catalog.find_block(block));
+  if (!record || record->inode != seen->inode) return {};  // the next round finds it
+  store_snapshot(*record, snapshot);
+  Edit edit;
+  edit.put_block(block, *record);
+  return core_.catalog.commit(std::move(edit));
+}
+
+// ---- names read anew
+
+bool BlockKeeper::read_anew() {
+  while (!ending()) {
+    const auto directories = core_.catalog.list_unread(1);
+    if (!directories.ok()) return false;
+    if (directories->empty()) return true;
+    const InodeNumber top = directories->front();
+    const std::uint64_t age = core_.knowledge.places().age();
+    if (const Result<void> read = read_tree(top); !read.ok()) {
+      log_warn("names_not_read directory={} errno={}", top, read.error().code);
+      return false;
+    }
+    if (ending()) return false;
+    // Somebody changed the places meanwhile: what was read before that may be wrong.
+    if (age != core_.knowledge.places().age()) continue;
+    Edit edit;
+    edit.set_frees();
+    edit.remove_unread(top);
+    if (!core_.catalog.commit(std::move(edit)).ok()) return false;
+  }
+  return false;
+}
+
+Result<void> BlockKeeper::read_tree(InodeNumber top) {
+  struct Level {
+    InodeNumber directory = 0;
+    std::uint64_t after = 0;
+    std::vector<DirEntry> entries = {};
+    std::size_t next = 0;
+  };
+  std::vector<Level> levels{{.directory = top}};
+  while (!levels.empty() && !ending()) {
+    Level& level = levels.back();
+    if (level.next == level.entries.size()) {
+      level.entries =
+          TRY(core_.catalog.list_directory(level.directory, level.after, kListBatch));
+      level.next = 0;
+      if (level.entries.empty()) {
+        levels.pop_back();
+        continue;
+      }
+      level.after = level.entries.back().cookie;
+    }
+    const DirEntry& entry = level.entries[level.next++];
+    if (entry.type == DT_REG) TRY(read_name(level.directory, entry));
+    if (entry.type == DT_DIR && levels.size() < kDeepest)
+      levels.push_back({.directory = entry.inode});
+  }
+  return {};
+}
+
+Result<void> BlockKeeper::read_name(InodeNumber directory, const DirEntry& entry) {
+  const auto block = core_.knowledge.block_of(directory, entry.name);
+  const bool is_block = block && !block->temporary;
+  const std::uint64_t number = block_number(directory, entry.name);
+  const std::optional<BlockRecord> seen = TRY(core_.catalog.find_block(number));
+  if (!is_block && !seen) return {};
+  if (is_block && seen && seen->inode == entry.inode && seen->hash == block->hash) return {};
+  Result<InodePtr> inode = core_.table.get(entry.inode);
+  if (!inode.ok()) return inode.error().code == ESTALE ? Result<void>{} : inode.error();
+  const std::lock_guard lock((*inode)->mutex);
+  const auto dentry = TRY(core_.catalog.find_dentry(directory, entry.name));
+  if (!dentry || dentry->inode != entry.inode) return {};  // who changed it wrote the rows
+  Edit edit;
+  const std::uint64_t gone = TRY(core_.knowledge.remove_rows(edit, directory, entry.name));
+  if (is_block) core_.knowledge.put_rows(edit, directory, entry.name, entry.inode, *block);
+  if (edit.empty()) return {};
+  TRY(core_.catalog.commit(std::move(edit)));
+  if (is_block) {
+    core_.knowledge.stored(block->number);
+  } else {
+    core_.knowledge.removed(gone);
+  }
+  return {};
+}
+
+}  // namespace kvcachefs

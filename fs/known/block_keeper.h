@@ -1,0 +1,59 @@
+// The thread that keeps blocks and their order on the disk in step with what is in memory.
+//
+//   at a start       gives the learner the order of the last run, beside requests that come already;
+//   when there is    reads the names below directories that were renamed or told another layout,
+//                    and makes their rows anew;
+//   once a minute,   writes the order that was learned since. A crash loses a minute of it.
+//   and at the stop
+//
+// Each row is written under its inode's lock, as all changes of names are: a row never outlives its
+// name.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "fs/node/core.h"
+
+namespace kvcachefs {
+
+class BlockKeeper {
+ public:
+  explicit BlockKeeper(Core& core) : core_(core) {}
+  ~BlockKeeper() { stop(); }
+  BlockKeeper(const BlockKeeper&) = delete;
+  BlockKeeper& operator=(const BlockKeeper&) = delete;
+
+  void start();
+  // Writes what was learned, and ends the thread. What is still to be read waits for the next start.
+  void stop();
+  // There are names to read anew.
+  void wake();
+  // Whether the tables are behind the names, or the learner behind the tables.
+  [[nodiscard]] bool is_behind() const noexcept {
+    return behind_.load(std::memory_order_acquire);
+  }
+
+ private:
+  void run();
+  void restore();
+  void write_order();
+  Result<void> write_one(std::uint64_t block, const order::Snapshot& snapshot);
+  // All directories that are noted. False: to be tried again later.
+  bool read_anew();
+  Result<void> read_tree(InodeNumber top);
+  Result<void> read_name(InodeNumber directory, const DirEntry& entry);
+  [[nodiscard]] bool ending();
+
+  Core& core_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ending_ = false;  // under mutex_
+  bool unread_ = false;  // under mutex_
+  std::atomic<bool> behind_{true};
+  std::thread thread_;
+};
+
+}  // namespace kvcachefs

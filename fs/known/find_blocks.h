@@ -1,0 +1,43 @@
+// From a prefix hash to the files that hold it, in whatever layout.
+//
+// Over the catalog alone: it serves a live mount and, offline, the state directory. What is found is
+// true of its path now; an index that is behind (a directory was renamed a moment ago) may lack
+// something, and never adds anything.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <string>
+#include <string_view>
+
+#include "fs/layout/layout.h"
+#include "metadata/catalog.h"
+
+namespace kvcachefs {
+
+struct FoundBlock {
+  std::uint64_t number = 0;  // fs/known/block_number.h
+  InodeNumber inode = 0;
+  InodeNumber directory = 0;
+  std::string name;
+  std::string path;  // relative to the root
+  Recognized file;   // views `path`
+
+  FoundBlock() = default;
+  FoundBlock(const FoundBlock&) = delete;
+  FoundBlock& operator=(const FoundBlock&) = delete;
+};
+
+// The same hash is used by each model, rank, group and part: some thousand files at the most, and
+// more are not looked for.
+inline constexpr std::size_t kMostFound = 4096;
+
+// In the order of directory and name. Files that were never published are left out: nobody may rely
+// on them. Errors: EIO, EBADMSG.
+Result<std::list<FoundBlock>> find_blocks(Catalog& catalog, std::string_view hash,
+                                          std::size_t limit = kMostFound);
+
+// Whether two blocks can follow each other: the same runtime, model, worker, group and part.
+[[nodiscard]] bool is_same_series(const Recognized& a, const Recognized& b) noexcept;
+
+}  // namespace kvcachefs

@@ -1,0 +1,188 @@
+#include "fs/known/knowledge.h"
+
+#include <algorithm>
+#include <span>
+
+#include "backend/base/clock.h"
+#include "backend/base/log.h"
+#include "fs/known/block_number.h"
+#include "fs/known/find_blocks.h"
+#include "fs/known/known_name.h"
+
+namespace kvcachefs {
+namespace {
+
+std::string_view name_in(std::string_view path) noexcept {
+  return path.substr(path.rfind('/') + 1);
+}
+
+}  // namespace
+
+order::Snapshot snapshot_in(const BlockRecord& record) {
+  order::Snapshot snapshot;
+  if (record.has_parent) snapshot.parent = record.parent;
+  snapshot.hinted = record.hinted;
+  snapshot.birth = record.birth;
+  snapshot.stamp = record.stamp;
+  return snapshot;
+}
+
+void store_snapshot(BlockRecord& record, const order::Snapshot& snapshot) {
+  record.has_parent = snapshot.parent.has_value();
+  record.parent = snapshot.parent.value_or(0);
+  record.hinted = snapshot.hinted && record.has_parent;
+  record.birth = snapshot.birth;
+  record.stamp = snapshot.stamp;
+}
+
+Knowledge::Knowledge(Catalog& catalog, InodeTable& table)
+    : catalog_(catalog),
+      places_(catalog, table),
+      began_wall_ns_(std::max<std::int64_t>(file_clock_now(), 1)),
+      began_ns_(monotonic_now()) {}
+
+std::int64_t Knowledge::now() const noexcept {
+  return began_wall_ns_ + (monotonic_now() - began_ns_);
+}
+
+std::optional<BlockName> Knowledge::block_of(InodeNumber directory, std::string_view name) {
+  if (!catalog_.is_told() && !may_be_recognized(name)) return std::nullopt;
+  const auto place = places_.of(directory);
+  if (!place.ok() || *place == nullptr) return std::nullopt;
+  const std::string path = path_in(**place, name);
+  const std::optional<Recognized> file = recognize(path, (*place)->told);
+  if (!file || file->kind != NameKind::kBlock) return std::nullopt;
+  BlockName block{.temporary = file->temporary, .hash = std::string(file->prefix_hash)};
+  if (!file->temporary) {
+    block.number = block_number(directory, name);
+  } else if (!file->final_stem.empty()) {
+    const std::string final_name = final_path(*file);
+    block.number = block_number(directory, name_in(final_name));
+  }
+  return block;
+}
+
+void Knowledge::put_rows(Edit& edit, InodeNumber directory, std::string_view name,
+                         InodeNumber inode, const BlockName& block) {
+  if (block.temporary) return;
+  BlockRecord record{.inode = inode, .hash = block.hash};
+  // A file that replaces another one of its name has its place in the order.
+  if (const auto known = learner_.snapshot(block.number)) store_snapshot(record, *known);
+  edit.put_block(block.number, record);
+  if (!block.hash.empty()) edit.put_prefix(block.hash, directory, name);
+}
+
+Result<std::uint64_t> Knowledge::remove_rows(Edit& edit, InodeNumber directory,
+                                             std::string_view name) {
+  if (!catalog_.is_told() && !may_be_recognized(name)) return std::uint64_t{0};
+  const std::uint64_t number = block_number(directory, name);
+  const std::optional<BlockRecord> record = TRY(catalog_.find_block(number));
+  if (!record) return std::uint64_t{0};
+  edit.remove_block(number);
+  if (!record->hash.empty()) edit.remove_prefix(record->hash, directory, name);
+  return number;
+}
+
+void Knowledge::places_changed() {
+  places_.changed();
+  if (on_unread) on_unread();
+}
+
+order::Caller Knowledge::caller(pid_t thread, std::int64_t now_ns) {
+  heard();
+  const order::Caller who = processes_.caller(thread, now_ns);
+  if (who.process == 0) invisible_.fetch_add(1, std::memory_order_relaxed);
+  return who;
+}
+
+void Knowledge::looked_up(const BlockName& block, pid_t thread, bool hit) {
+  if (block.number == 0 || block.temporary) return;
+  const std::int64_t when = now();
+  learner_.probe(block.number, caller(thread, when),
+                 hit ? order::Lookup::kHit : order::Lookup::kMiss, when);
+}
+
+void Knowledge::store_began(std::uint64_t block, pid_t thread) {
+  if (block == 0) return;
+  const std::int64_t when = now();
+  learner_.store_start(block, caller(thread, when), when);
+}
+
+void Knowledge::stored(std::uint64_t block) {
+  if (block == 0) return;
+  heard();
+  learner_.published(block, now());
+}
+
+void Knowledge::named(Inode& inode, std::uint64_t block, pid_t thread) {
+  if (inode.block.exchange(block, std::memory_order_relaxed) != block)
+    store_began(block, thread);
+  stored(block);
+}
+
+void Knowledge::store_done(Inode& inode) {
+  if (inode.being_stored.load(std::memory_order_relaxed) &&
+      inode.being_stored.exchange(false, std::memory_order_relaxed))
+    stored(inode.block.load(std::memory_order_relaxed));
+}
+
+void Knowledge::loaded(std::uint64_t block, pid_t thread) {
+  if (block == 0) return;
+  const std::int64_t when = now();
+  learner_.load(block, caller(thread, when), when);
+}
+
+void Knowledge::removed(std::uint64_t block) {
+  if (block != 0) learner_.forget(block);
+}
+
+void Knowledge::listed(pid_t thread) {
+  const std::int64_t when = now();
+  // Nobody's order changes by it.
+  learner_.enumerated(processes_.caller(thread, when), when);
+}
+
+Result<std::uint64_t> Knowledge::number_of(InodeNumber inode) {
+  // An inode has few names; those of a session's links are not blocks.
+  constexpr std::size_t kNames = 64;
+  for (const auto& [directory, name] : TRY(catalog_.list_links(inode, kNames))) {
+    const std::uint64_t number = block_number(directory, name);
+    if (TRY(catalog_.find_block(number))) return number;
+  }
+  return fail(ENODATA, "no block of KV cache");
+}
+
+Result<std::string> Knowledge::parent_hash(InodeNumber inode) {
+  const std::uint64_t number = TRY(number_of(inode));
+  const std::optional<order::Parent> parent = learner_.parent(number);
+  if (!parent) return fail(ENODATA, "no block is known before it");
+  const std::optional<BlockRecord> record = TRY(catalog_.find_block(parent->name));
+  if (!record || record->hash.empty()) return fail(ENODATA, "the block before it has no hash");
+  return record->hash;
+}
+
+Result<void> Knowledge::set_parent_hash(InodeNumber inode, std::string_view hash) {
+  if (hash.empty() || hash.size() > kLongestHash ||
+      hash.find_first_not_of("-0123456789abcdef") != std::string_view::npos)
+    return fail(EINVAL, "not a prefix hash");
+  const std::uint64_t number = TRY(number_of(inode));
+  KnownName self;
+  TRY(find_known_name(catalog_, inode, self));
+  if (!self.file) return fail(ENODATA, "no block of KV cache");
+  for (const FoundBlock& found : TRY(find_blocks(catalog_, hash))) {
+    if (!is_same_series(*self.file, found.file)) continue;
+    if (found.number == number) return fail(EINVAL, "a block does not follow itself");
+    heard();
+    if (!learner_.set_parent(number, found.number, now()))
+      return fail(EINVAL, "the parent was told to follow this block");
+    return {};
+  }
+  return fail(ENODATA, "no such block of this model, rank and group");
+}
+
+void Knowledge::set_order(std::span<const std::uint64_t> blocks) {
+  heard();
+  learner_.set_order(blocks, now());
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,115 @@
+// What the filesystem knows of KV cache beyond bytes: which names are blocks, which prefix hash each
+// shows, and in which order blocks belong (fs/order). One for a mount.
+//
+// It is told of calls as they come (a lookup, a create, …), and adds the rows of blocks and prefixes
+// to the commits that make and remove names, so that these tables are never behind the names. What
+// changes the meaning of many names at once (a directory renamed, or told another layout) is noted
+// in the same commit and read anew later, by BlockKeeper.
+//
+// Any thread. Nothing here waits for a disk's write-back. Nothing of it is on the path of a read or
+// write; a name that cannot be a block's costs some 50 ns.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "fs/known/place.h"
+#include "fs/known/processes.h"
+#include "fs/order/learner.h"
+
+namespace kvcachefs {
+
+// A name that is, or will become, that of a block.
+struct BlockName {
+  // Of the final name; 0: a temporary that does not tell what it becomes.
+  std::uint64_t number = 0;
+  bool temporary = false;
+  std::string hash;  // as the name shows it; empty: none
+};
+
+class Knowledge {
+ public:
+  Knowledge(Catalog& catalog, InodeTable& table);
+
+  // nullopt: no block's name. A failing database makes names unknown, and is logged by itself.
+  std::optional<BlockName> block_of(InodeNumber directory, std::string_view name);
+
+  // ---- in the commit of a name; the caller holds the lock of the inode it leads to ----
+
+  // After put_dentry() of a regular file. `block`: block_of() the name.
+  void put_rows(Edit& edit, InodeNumber directory, std::string_view name, InodeNumber inode,
+                const BlockName& block);
+  // Beside remove_dentry(). The number of the block that goes, 0: it was none. Errors: EIO,
+  // EBADMSG.
+  Result<std::uint64_t> remove_rows(Edit& edit, InodeNumber directory, std::string_view name);
+  // A directory that is renamed, or told a layout (or no longer). After the commit:
+  // places_changed().
+  static void put_unread(Edit& edit, InodeNumber directory) { edit.put_unread(directory); }
+  void places_changed();
+
+  // ---- after the commit: what happened, and by whom ----
+
+  void looked_up(const BlockName& block, pid_t thread, bool hit);
+  void store_began(std::uint64_t block, pid_t thread);
+  void stored(std::uint64_t block);
+  // A file got the final name of a block, by a rename or a link: stored(), and the store began just
+  // now if it was not known before what is stored.
+  void named(Inode& inode, std::uint64_t block, pid_t thread);
+  // stored(), if the inode was made under its final name and this is its first publication.
+  void store_done(Inode& inode);
+  void loaded(std::uint64_t block, pid_t thread);
+  void removed(std::uint64_t block);
+  // A directory is being read: what this process looks up next it does not want.
+  void listed(pid_t thread);
+
+  // ---- what is told: user.kvcachefs.parent ----
+
+  // The prefix hash of the block before this inode's. Errors: ENODATA (it is no block, or none is
+  // known before it), EIO, EBADMSG.
+  Result<std::string> parent_hash(InodeNumber inode);
+  // Errors: EINVAL (no hash; or the parent follows this block already), ENODATA (the inode is no
+  // block, or no block of that hash is here of the same model, rank, group and part), EIO, EBADMSG.
+  Result<void> set_parent_hash(InodeNumber inode, std::string_view hash);
+  // The links of a session: each block follows the one before it. Numbers of blocks.
+  void set_order(std::span<const std::uint64_t> blocks);
+
+  // Clock of the learner: goes on over restarts.
+  [[nodiscard]] std::int64_t now() const noexcept;
+  order::Learner& learner() noexcept { return learner_; }
+  Places& places() noexcept { return places_; }
+  // Set once before the mount answers: there are names to read anew. Queues and returns.
+  std::function<void()> on_unread;
+  // Whether the learner has heard of anything since this was asked last.
+  bool take_heard() noexcept { return heard_.exchange(false, std::memory_order_relaxed); }
+  // Calls of processes that this pid namespace does not show.
+  [[nodiscard]] std::uint64_t invisible_calls() const noexcept {
+    return invisible_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  order::Caller caller(pid_t thread, std::int64_t now_ns);
+  void heard() noexcept {
+    if (!heard_.load(std::memory_order_relaxed)) heard_.store(true, std::memory_order_relaxed);
+  }
+  // The block of the inode's first name that is one.
+  Result<std::uint64_t> number_of(InodeNumber inode);
+
+  Catalog& catalog_;
+  Places places_;
+  Processes processes_;
+  order::Learner learner_;
+  const std::int64_t began_wall_ns_;
+  const std::int64_t began_ns_;
+  std::atomic<bool> heard_{false};
+  std::atomic<std::uint64_t> invisible_{0};
+};
+
+// The snapshot that a record holds, and the record with another one.
+[[nodiscard]] order::Snapshot snapshot_in(const BlockRecord& record);
+void store_snapshot(BlockRecord& record, const order::Snapshot& snapshot);
+
+}  // namespace kvcachefs

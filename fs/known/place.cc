@@ -1,0 +1,106 @@
+#include "fs/known/place.h"
+
+#include <utility>
+#include <vector>
+
+namespace kvcachefs {
+namespace {
+
+constexpr std::size_t kLongestPath = 4096;
+
+// One step up from a directory: where it hangs, and what it was told itself.
+struct Step {
+  InodeNumber parent = 0;  // 0: the root, or a directory without a name
+  std::string name;
+  std::optional<Runtime> told;
+};
+
+Result<Step> step_up(Catalog& catalog, InodeNumber directory) {
+  Step step;
+  if (catalog.is_told()) {
+    const std::optional<std::string> value = TRY(catalog.find_xattr(directory, kToldXattr));
+    if (value) step.told = parse_runtime(*value);
+  }
+  if (directory == kRootInode) return step;
+  auto links = TRY(catalog.list_links(directory, 1));
+  if (links.empty()) return step;
+  step.parent = links.front().first;
+  step.name = std::move(links.front().second);
+  return step;
+}
+
+std::shared_ptr<const Place> below(const std::shared_ptr<const Place>& above, const Step& step,
+                                   std::uint64_t age) {
+  if (above == nullptr || above->path.size() + 1 + step.name.size() > kLongestPath)
+    return nullptr;
+  auto place = std::make_shared<Place>();
+  place->path = path_in(*above, step.name);
+  place->told = step.told ? step.told : above->told;
+  place->age = age;
+  return place;
+}
+
+std::shared_ptr<const Place> root_place(const Step& step, std::uint64_t age) {
+  auto place = std::make_shared<Place>();
+  place->told = step.told;
+  place->age = age;
+  return place;
+}
+
+}  // namespace
+
+std::string path_in(const Place& place, std::string_view name) {
+  std::string path;
+  path.reserve(place.path.size() + 1 + name.size());
+  path = place.path;
+  if (!path.empty()) path += '/';
+  path += name;
+  return path;
+}
+
+Result<std::shared_ptr<const Place>> find_place(Catalog& catalog, InodeNumber directory) {
+  std::vector<Step> steps;
+  for (InodeNumber at = directory;; at = steps.back().parent) {
+    // A name has at least one byte: deeper than that is too long.
+    if (steps.size() > kLongestPath) return std::shared_ptr<const Place>();
+    steps.push_back(TRY(step_up(catalog, at)));
+    if (at == kRootInode) break;
+    if (steps.back().parent == 0) return std::shared_ptr<const Place>();
+  }
+  std::shared_ptr<const Place> place = root_place(steps.back(), 0);
+  for (auto step = steps.rbegin() + 1; step != steps.rend(); ++step)
+    place = below(place, *step, 0);
+  return place;
+}
+
+Result<std::shared_ptr<const Place>> Places::of(InodeNumber directory) {
+  const std::uint64_t age = this->age();
+  std::vector<std::pair<InodePtr, Step>> path;
+  std::shared_ptr<const Place> place;
+  for (InodeNumber at = directory;;) {
+    if (path.size() > kLongestPath) return std::shared_ptr<const Place>();
+    InodePtr inode = TRY(table_.get(at));
+    {
+      const std::lock_guard lock(inode->place_mutex);
+      place = inode->place;
+    }
+    if (place != nullptr && place->age == age) break;
+    place = nullptr;
+    Step step = TRY(step_up(catalog_, at));
+    const InodeNumber above = step.parent;
+    path.emplace_back(std::move(inode), std::move(step));
+    if (at == kRootInode) break;
+    if (above == 0) return std::shared_ptr<const Place>();
+    at = above;
+  }
+  for (auto at = path.rbegin(); at != path.rend(); ++at) {
+    const auto& [inode, step] = *at;
+    place = inode->number == kRootInode ? root_place(step, age) : below(place, step, age);
+    if (place == nullptr) break;
+    const std::lock_guard lock(inode->place_mutex);
+    inode->place = place;
+  }
+  return place;
+}
+
+}  // namespace kvcachefs

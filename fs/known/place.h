@@ -1,0 +1,52 @@
+// Where a directory hangs, and what it was told to hold: what has to be known beside a name to
+// recognise it.
+//
+// Kept in the inodes of directories. A rename of a directory, or another layout told, makes all of
+// them out of date at once: that is rare, and a number to compare is all that it costs the rest.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "fs/layout/layout.h"
+#include "fs/node/inode_table.h"
+#include "metadata/catalog.h"
+
+namespace kvcachefs {
+
+struct Place {
+  std::string path;  // relative to the root, without a slash before or behind it
+  // By the nearest directory that was told, from this one up.
+  std::optional<Runtime> told;
+  std::uint64_t age = 0;  // of Places; it holds as long as that has not changed
+};
+
+class Places {
+ public:
+  Places(Catalog& catalog, InodeTable& table) : catalog_(catalog), table_(table) {}
+
+  // Null: too deep (4096 bytes of path), or the directory has no name left. Errors: EIO, EBADMSG,
+  // ESTALE.
+  Result<std::shared_ptr<const Place>> of(InodeNumber directory);
+  // After the commit of what changed paths or told layouts.
+  void changed() noexcept { age_.fetch_add(1, std::memory_order_acq_rel); }
+  [[nodiscard]] std::uint64_t age() const noexcept {
+    return age_.load(std::memory_order_acquire);
+  }
+
+ private:
+  Catalog& catalog_;
+  InodeTable& table_;
+  std::atomic<std::uint64_t> age_{1};
+};
+
+// The same without anything kept, for tools and for who asks rarely.
+Result<std::shared_ptr<const Place>> find_place(Catalog& catalog, InodeNumber directory);
+
+// A name in a place, as a path relative to the root.
+[[nodiscard]] std::string path_in(const Place& place, std::string_view name);
+
+}  // namespace kvcachefs
