@@ -12,6 +12,7 @@
 #include "fs/names/attrs.h"
 #include "fs/names/namespace.h"
 #include "fs/node/core.h"
+#include "fs/synthetic/tree.h"
 
 namespace kvcachefs {
 
@@ -24,11 +25,28 @@ struct Volume::Parts {
   Namespace names{core};
   Attributes attributes{core};
   Files files{core, names};
+  SyntheticTree synthetic{core};
   Sealer sealer{core};
   Reaper reaper{core};
   BlockKeeper keeper{core};
   RecoveryReport recovery;
 };
+
+namespace {
+
+// Nothing can be changed in what is made up.
+Result<void> check_real(InodeNumber inode) {
+  if (SyntheticTree::owns(inode)) return fail(EROFS, "a made-up directory");
+  return {};
+}
+// The same of a name that is to be made.
+Result<void> check_real(InodeNumber parent, std::string_view name) {
+  if (SyntheticTree::is_entrance(parent, name))
+    return fail(EROFS, "the name of a made-up directory");
+  return check_real(parent);
+}
+
+}  // namespace
 
 Volume::Volume(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Volume::~Volume() { stop(0); }
@@ -76,21 +94,36 @@ void Volume::stop(double deadline_s) {
 
 Result<Entry> Volume::lookup(InodeNumber parent, std::string_view name, const Caller& caller,
                              double* miss_timeout_s) {
-  return parts_->names.lookup(parent, name, caller, miss_timeout_s);
+  if (SyntheticTree::owns(parent)) {
+    // What it has not may be there the next moment.
+    if (miss_timeout_s != nullptr) *miss_timeout_s = 0;
+    if (parent == SyntheticTree::kTop && name == "..")
+      return parts_->names.lookup(kRootInode, ".", caller, nullptr);
+    return parts_->synthetic.lookup(parent, name);
+  }
+  Result<Entry> entry = parts_->names.lookup(parent, name, caller, miss_timeout_s);
+  if (!entry.ok() && entry.error().code == ENOENT && SyntheticTree::is_entrance(parent, name))
+    return parts_->synthetic.enter();
+  return entry;
 }
 void Volume::forget(InodeNumber inode, std::uint64_t lookups) {
+  if (SyntheticTree::owns(inode)) return parts_->synthetic.forget(inode, lookups);
   parts_->core.table.forget(inode, lookups);
 }
 Result<Entry> Volume::make_node(InodeNumber parent, std::string_view name, mode_t mode,
                                 dev_t rdev, const Caller& caller) {
+  TRY(check_real(parent, name));
   return parts_->names.make_node(parent, name, mode, rdev, caller);
 }
 Result<Entry> Volume::make_symlink(InodeNumber parent, std::string_view name,
                                    std::string_view target, const Caller& caller) {
+  TRY(check_real(parent, name));
   return parts_->names.make_symlink(parent, name, target, caller);
 }
 Result<Entry> Volume::link(InodeNumber inode, InodeNumber new_parent, std::string_view new_name,
                            const Caller& caller) {
+  TRY(check_real(inode));
+  TRY(check_real(new_parent, new_name));
   if (publish_is_slow()) TRY(parts_->files.make_durable(inode));
   Entry entry = TRY(parts_->names.link(inode, new_parent, new_name, caller));
   if (publish_is_slow()) {
@@ -102,13 +135,17 @@ Result<Entry> Volume::link(InodeNumber inode, InodeNumber new_parent, std::strin
   return entry;
 }
 Result<void> Volume::unlink(InodeNumber parent, std::string_view name) {
+  TRY(check_real(parent));
   return parts_->names.unlink(parent, name);
 }
 Result<void> Volume::rmdir(InodeNumber parent, std::string_view name) {
+  TRY(check_real(parent));
   return parts_->names.rmdir(parent, name);
 }
 Result<void> Volume::rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
                             std::string_view new_name, unsigned flags, const Caller& caller) {
+  TRY(check_real(parent));
+  TRY(check_real(new_parent, new_name));
   if (!publish_is_slow())
     return parts_->names.rename(parent, name, new_parent, new_name, flags, caller);
   const std::optional<DentryRecord> source =
@@ -118,32 +155,41 @@ Result<void> Volume::rename(InodeNumber parent, std::string_view name, InodeNumb
   return parts_->core.catalog.sync();
 }
 Result<std::string> Volume::read_link(InodeNumber inode) {
+  if (SyntheticTree::owns(inode)) return parts_->synthetic.read_link(inode);
   return parts_->names.read_link(inode);
 }
 Result<void> Volume::list(InodeNumber directory, std::uint64_t after_cookie, bool plus,
                           const std::function<bool(const ListedEntry&)>& visit,
                           const Caller& caller) {
+  if (SyntheticTree::owns(directory))
+    return parts_->synthetic.list(directory, after_cookie, visit);
   return parts_->names.list(directory, after_cookie, plus, visit, caller);
 }
 
 Result<AttributesReply> Volume::attributes(InodeNumber inode) {
+  if (SyntheticTree::owns(inode)) return parts_->synthetic.attributes(inode);
   return parts_->attributes.attributes(inode);
 }
 Result<AttributesReply> Volume::set_attributes(InodeNumber inode, const SetAttributes& change,
                                                OpenFile* file, const Caller& caller) {
+  TRY(check_real(inode));
   return parts_->attributes.set_attributes(inode, change, file, caller);
 }
 Result<void> Volume::set_xattr(InodeNumber inode, std::string_view name, std::string_view value,
                                int flags, const Caller& caller) {
+  TRY(check_real(inode));
   return parts_->attributes.set_xattr(inode, name, value, flags, caller);
 }
 Result<std::string> Volume::get_xattr(InodeNumber inode, std::string_view name) {
+  if (SyntheticTree::owns(inode)) return fail(ENODATA, "xattr");
   return parts_->attributes.get_xattr(inode, name);
 }
 Result<std::string> Volume::list_xattrs(InodeNumber inode, const Caller& caller) {
+  if (SyntheticTree::owns(inode)) return std::string{};
   return parts_->attributes.list_xattrs(inode, caller);
 }
 Result<void> Volume::remove_xattr(InodeNumber inode, std::string_view name) {
+  TRY(check_real(inode));
   return parts_->attributes.remove_xattr(inode, name);
 }
 
@@ -152,10 +198,12 @@ Result<Opened> Volume::open(InodeNumber inode, int flags, const Caller& caller) 
 }
 Result<Created> Volume::create(InodeNumber parent, std::string_view name, mode_t mode,
                                int flags, const Caller& caller) {
+  TRY(check_real(parent, name));
   return parts_->files.create(parent, name, mode, flags, caller);
 }
 Result<Created> Volume::make_tmpfile(InodeNumber parent, mode_t mode, int flags,
                                      const Caller& caller) {
+  TRY(check_real(parent));
   return parts_->files.make_tmpfile(parent, mode, flags, caller);
 }
 Result<std::size_t> Volume::read(OpenFile& file, std::span<std::byte> out,

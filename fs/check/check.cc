@@ -32,6 +32,8 @@ Result<CheckSummary> Check::run() {
   TRY(check_unsealed());
   TRY(check_orphans());
   TRY(check_devices());
+  TRY(check_blocks());
+  TRY(check_block_names());
   TRY(setup_.catalog.sync());
   return summary_;
 }

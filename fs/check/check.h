@@ -5,6 +5,7 @@
 //   tree      every directory hangs in the tree, once                            tree.cc
 //   inodes    link counts, data states, backing files, checksums         inodes.cc, data.cc
 //   rest      objects, xattrs, unsealed inodes, orphans, stray backing files     rest.cc
+//   blocks    blocks and prefixes stand for names, and for all of them         blocks.cc
 //
 // Every problem is repaired as it is found; without --repair that happens on a store that is
 // thrown away, and the devices are left alone.
@@ -43,6 +44,8 @@ inline constexpr Remedy kQuarantine{
 inline constexpr Remedy kReconnect{"--repair moves it to /lost+found", "moved to /lost+found"};
 inline constexpr Remedy kSealAnew{"--repair has the next mount seal it anew",
                                   "the next mount seals it anew"};
+inline constexpr Remedy kReadAnew{"--repair has the next mount make them anew",
+                                  "the next mount makes them anew"};
 inline constexpr Remedy kCollect{"--repair has the next mount remove it",
                                  "the next mount removes it"};
 
@@ -95,6 +98,8 @@ class Check {
   Result<void> check_unsealed();
   Result<void> check_orphans();
   Result<void> check_devices();
+  Result<void> check_blocks();
+  Result<void> check_block_names();
 
   // ---- repairs ----
   Result<std::uint64_t> new_id();
@@ -109,6 +114,8 @@ class Check {
   // ---- looks ----
   Result<bool> refers_to(InodeNumber inode, ObjectId object);
   Result<bool> has_row(Table table, std::string_view key);
+  // Whether one of the inode's names has this number.
+  Result<bool> has_name(InodeNumber inode, std::uint64_t block);
   // The device that holds the object's backing file, if one does.
   std::optional<std::uint32_t> device_with(ObjectId object);
 
@@ -125,7 +132,8 @@ class Check {
 
   const CheckSetup setup_;
   CheckSummary summary_;
-  bool crashed_ = false;  // the last run did not end in order
+  bool crashed_ = false;        // the last run did not end in order
+  bool blocks_behind_ = false;  // names are still to be read for blocks
   std::uint64_t next_id_ = 0;
   std::optional<InodeNumber> lost_and_found_;
 };

@@ -3,15 +3,18 @@
 #include "fs/fsck.h"
 
 #include <dirent.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <thread>
 
 #include "backend/base/file_lock.h"
 #include "fs/device_list.h"
+#include "fs/known/block_number.h"
 #include "fs/state_dir.h"
 #include "metadata/keys.h"
 #include "tests/fakes/test_volume.h"
@@ -548,6 +551,58 @@ TEST_F(Fsck, RemovesRowsWithKeysThatDoNotRead) {
         Table::kBackReferences, Table::kXattrs, Table::kOrphans, Table::kUnsealed})
     put_row(table, "xyz", "");
   expect_found_and_mended("does not read", 8);
+}
+
+// ---- blocks and prefixes
+
+class FsckBlocks : public Fsck {
+ protected:
+  FsckBlocks() {
+    volume_.run();
+    block_ = volume_.store_file(kRootInode, kName, "block");
+    volume_.start();
+    volume_.stop_cleanly();
+  }
+
+  const std::string kHash = std::string(64, 'a');
+  const std::string kName = kHash + "_model.bin";
+  const std::string kBlockKey = keys::number(block_number(kRootInode, kName));
+  const std::string kPrefixKey = keys::prefix(kHash, kRootInode, kName);
+  InodeNumber block_ = 0;
+};
+
+TEST_F(FsckBlocks, AreClean) {
+  const Outcome outcome = check();
+  EXPECT_EQ(0, outcome.exit_code) << outcome.text;
+}
+
+TEST_F(FsckBlocks, BlockWithoutAName) {
+  put_row(Table::kBlocks, keys::number(7), encode(BlockRecord{.inode = good_, .hash = {}}));
+  expect_found_and_mended(fmt::format("block 0000000000000007 is no name of inode {}", good_));
+}
+
+TEST_F(FsckBlocks, BlockThatDoesNotRead) {
+  put_row(Table::kBlocks, keys::number(7), "?");
+  expect_found_and_mended("does not read");
+}
+
+TEST_F(FsckBlocks, PrefixOfNoBlock) {
+  put_row(Table::kPrefixes, keys::prefix("abcd", kRootInode, "good"), "");
+  expect_found_and_mended("prefix abcd in \"good\" in directory 1 is of no block");
+}
+
+TEST_F(FsckBlocks, NamesWithoutTheirRows) {
+  remove_row(Table::kPrefixes, kPrefixKey);
+  remove_row(Table::kBlocks, kBlockKey);
+  expect_found_and_mended("do not have all names");
+  volume_.start();
+  while (volume_->counts().blocks_behind) std::this_thread::yield();
+  volume_.stop_cleanly();
+  edit([&](Catalog& catalog, Edit&) {
+    EXPECT_TRUE(must(catalog.list_unread(1)).empty());
+    EXPECT_EQ(block_, must(catalog.find_block(block_number(kRootInode, kName)))->inode);
+    EXPECT_EQ(1u, must(catalog.list_prefix(kHash, std::nullopt, 9)).size());
+  });
 }
 
 }  // namespace

@@ -1,0 +1,76 @@
+// The tables of blocks and prefixes: every row stands for a name, and every name that is a block's
+// has its rows.
+#include <dirent.h>
+#include <fmt/format.h>
+
+#include "fs/check/check.h"
+#include "fs/known/block_number.h"
+#include "fs/known/place.h"
+#include "metadata/keys.h"
+
+namespace kvcachefs {
+
+Result<void> Check::check_blocks() {
+  // Names that are still to be read make no rows missing, and none wrong.
+  blocks_behind_ = !TRY(setup_.catalog.list_unread(1)).empty();
+  TRY(each_row(
+      Table::kBlocks, [&](std::string_view key, std::string_view value) -> Result<void> {
+        const std::uint64_t number = *keys::to_number(key);
+        const BlockRecord block = TRY(decode_block(value));
+        if (TRY(has_name(block.inode, number))) return {};
+        problem(kRemove,
+                fmt::format("block {:016x} is no name of inode {}", number, block.inode));
+        return erase(Table::kBlocks, key);
+      }));
+  return each_row(
+      Table::kPrefixes, [&](std::string_view key, std::string_view) -> Result<void> {
+        const keys::Prefix at = *keys::to_prefix(key);
+        const auto block = TRY(setup_.catalog.find_block(block_number(at.parent, at.name)));
+        if (block && block->hash == at.hash) return {};
+        problem(kRemove, fmt::format("prefix {} in \"{}\" in directory {} is of no block",
+                                     printable(at.hash), printable(at.name), at.parent));
+        return erase(Table::kPrefixes, key);
+      });
+}
+
+Result<bool> Check::has_name(InodeNumber inode, std::uint64_t block) {
+  constexpr std::size_t kMostNames = 65'000;  // EXT4_LINK_MAX, as fs/names/remove.cc
+  for (const auto& [directory, name] : TRY(setup_.catalog.list_links(inode, kMostNames))) {
+    if (block_number(directory, name) == block) return true;
+  }
+  return false;
+}
+
+Result<void> Check::check_block_names() {
+  if (blocks_behind_) return {};
+  std::shared_ptr<const Place> place;
+  InodeNumber of = 0;
+  bool missing = false;
+  TRY(each_row(
+      Table::kDentries, [&](std::string_view key, std::string_view value) -> Result<void> {
+        const keys::Named at = *keys::to_named(key);
+        if (missing || (!setup_.catalog.is_told() && !may_be_recognized(at.name))) return {};
+        const Result<DentryRecord> dentry = decode_dentry(value);
+        if (!dentry.ok() || dentry->type != DT_REG) return {};
+        if (of != at.owner) place = TRY(find_place(setup_.catalog, at.owner));
+        of = at.owner;
+        if (place == nullptr) return {};
+        const std::string path = path_in(*place, at.name);
+        const auto file = recognize(path, place->told);
+        if (!file || file->temporary || file->kind != NameKind::kBlock) return {};
+        const auto block = TRY(setup_.catalog.find_block(block_number(at.owner, at.name)));
+        const bool stands =
+            block && block->inode == dentry->inode && block->hash == file->prefix_hash &&
+            (block->hash.empty() ||
+             TRY(has_row(Table::kPrefixes, keys::prefix(block->hash, at.owner, at.name))));
+        missing = !stands;
+        return {};
+      }));
+  if (!missing) return {};
+  problem(kReadAnew, "the tables of blocks and prefixes do not have all names");
+  Edit edit;
+  edit.put_unread(kRootInode);
+  return commit(std::move(edit));
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,287 @@
+#include "fs/synthetic/tree.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <ctime>
+#include <set>
+#include <utility>
+
+#include "fs/known/block_number.h"
+
+namespace kvcachefs {
+namespace {
+
+constexpr std::string_view kByPrefixName = "by-prefix";
+constexpr std::uint64_t kDot = 1;
+constexpr std::uint64_t kDotDot = 2;
+constexpr std::uint64_t kFirstCookie = 3;
+constexpr std::size_t kLongestLabel = 200;
+
+timespec made_now() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return now;
+}
+
+bool is_hash(std::string_view name) noexcept {
+  return !name.empty() && name.size() <= kLongestHash &&
+         name.find_first_not_of("-0123456789abcdef") == std::string_view::npos;
+}
+
+// The place of a hash in the listing: its first 15 characters as a number, in the order of the index.
+// Hashes that begin alike share it.
+std::uint64_t cookie_of(std::string_view hash) noexcept {
+  constexpr std::string_view kOrder = "-0123456789abcdef";
+  std::uint64_t cookie = 0;
+  for (std::size_t at = 0; at < 15; ++at) {
+    // 0 stands for the end, which comes before all characters.
+    const std::uint64_t digit = at < hash.size() ? kOrder.find(hash[at]) + 1 : 0;
+    cookie = cookie * (kOrder.size() + 1) + digit;
+  }
+  return kFirstCookie + cookie;  // below 2^63
+}
+
+// The least text that a hash with this cookie can be behind.
+std::string text_behind(std::uint64_t cookie) {
+  constexpr std::string_view kOrder = "-0123456789abcdef";
+  std::array<std::uint64_t, 15> digits{};
+  std::uint64_t rest = cookie - kFirstCookie;
+  for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit) {
+    *digit = rest % (kOrder.size() + 1);
+    rest /= kOrder.size() + 1;
+  }
+  std::string text;
+  for (const std::uint64_t digit : digits) {
+    if (digit == 0) break;
+    text += kOrder[digit - 1];
+  }
+  return text;
+}
+
+std::string label_of(const Recognized& file) {
+  std::string label(name_of(file.runtime));
+  const auto add = [&label](std::string_view what, std::string_view value) {
+    if (!value.empty()) label += "," + std::string(what) + std::string(value);
+  };
+  const auto add_number = [&](std::string_view what,
+                              const std::optional<std::uint32_t>& number) {
+    if (number) add(what, std::to_string(*number));
+  };
+  add("", file.model);
+  add_number("r", file.rank);
+  add_number("g", file.group);
+  add("", file.part);
+  for (char& c : label) {
+    if (c == '/') c = '_';
+  }
+  if (label.size() > kLongestLabel) label.resize(kLongestLabel);
+  return label;
+}
+
+}  // namespace
+
+std::vector<std::string> labels_of(const std::list<FoundBlock>& found) {
+  std::vector<std::string> labels;
+  std::set<std::string, std::less<>> taken;
+  for (const FoundBlock& block : found) {
+    const std::string base = label_of(block.file);
+    std::string label = base;
+    for (int copy = 2; !taken.insert(label).second; ++copy)
+      label = base + "~" + std::to_string(copy);
+    labels.push_back(std::move(label));
+  }
+  return labels;
+}
+
+InodeNumber SyntheticTree::number_of(const Node& node) {
+  // A hash has no slash, a target begins with dots: two nodes have two texts.
+  const std::string text = node.directory ? node.hash : node.hash + "/" + node.target;
+  const InodeNumber number = kBit | block_number(0, text) >> 1;
+  return number == kTop || number == kByPrefix ? number + 2 : number;
+}
+
+InodeNumber SyntheticTree::remember(Node node) {
+  InodeNumber number = number_of(node);
+  const std::lock_guard lock(mutex_);
+  while (true) {
+    const auto [at, is_new] = nodes_.try_emplace(number, node);
+    if (is_new || at->second == node) {
+      ++at->second.lookups;
+      return number;
+    }
+    number = kBit | (number + 1);
+  }
+}
+
+Result<SyntheticTree::Node> SyntheticTree::node(InodeNumber inode) {
+  const std::lock_guard lock(mutex_);
+  const auto at = nodes_.find(inode);
+  if (at == nodes_.end()) return fail(ESTALE, "a made-up node of an earlier time");
+  return at->second;
+}
+
+void SyntheticTree::forget(InodeNumber inode, std::uint64_t lookups) {
+  const std::lock_guard lock(mutex_);
+  const auto at = nodes_.find(inode);
+  if (at == nodes_.end()) return;
+  at->second.lookups -= std::min(lookups, at->second.lookups);
+  if (at->second.lookups == 0) nodes_.erase(at);
+}
+
+Result<struct stat> SyntheticTree::status(InodeNumber inode) {
+  // Who may list the root may see what is in it by another name.
+  const InodePtr root = TRY(core_.table.get(kRootInode));
+  struct stat status {};
+  {
+    const std::lock_guard lock(root->mutex);
+    status.st_mode = S_IFDIR | (root->record.mode & 0555);
+    status.st_uid = root->record.uid;
+    status.st_gid = root->record.gid;
+    status.st_atim = status.st_ctim = to_timespec(root->record.btime);
+  }
+  // It is made up now; and the kernel reads a directory anew that is younger than what it has read
+  // (fs/fuse/readdir.c, fuse_readdir_cached).
+  status.st_mtim = made_now();
+  status.st_ino = inode;
+  status.st_nlink = 2;
+  status.st_blksize = 4096;
+  if (inode == kTop || inode == kByPrefix) return status;
+  const Node it = TRY(node(inode));
+  if (it.directory) return status;
+  status.st_mode = S_IFLNK | 0777;
+  status.st_nlink = 1;
+  status.st_size = static_cast<off_t>(it.target.size());
+  return status;
+}
+
+Result<Entry> SyntheticTree::entry_of(InodeNumber inode) {
+  Entry entry;
+  entry.inode = inode;
+  Result<struct stat> attributes = status(inode);
+  if (!attributes.ok()) {
+    forget(inode, 1);
+    return attributes.error();
+  }
+  entry.attributes = *attributes;
+  return entry;
+}
+
+Result<Entry> SyntheticTree::enter() { return entry_of(kTop); }
+
+Result<Entry> SyntheticTree::lookup(InodeNumber parent, std::string_view name) {
+  if (name == ".") {
+    if (parent == kTop || parent == kByPrefix) return entry_of(parent);
+    return entry_of(remember(TRY(node(parent))));
+  }
+  if (name == "..") return entry_of(parent == kByPrefix ? kTop : kByPrefix);
+  if (parent == kTop && name == kByPrefixName) return entry_of(kByPrefix);
+  if (parent == kTop) return fail(ENOENT, "no such name");
+  if (parent == kByPrefix) {
+    if (!is_hash(name)) return fail(ENOENT, "not a hash");
+    const auto found = TRY(find_blocks(core_.catalog, name, 2));
+    if (found.empty()) return fail(ENOENT, "no file of this hash");
+    Node node{.hash = std::string(name), .directory = found.size() > 1};
+    if (!node.directory) node.target = "../../" + found.front().path;
+    return entry_of(remember(std::move(node)));
+  }
+  const Node directory = TRY(node(parent));
+  if (!directory.directory) return fail(ENOTDIR, "not a directory");
+  const auto found = TRY(find_blocks(core_.catalog, directory.hash));
+  auto block = found.begin();
+  for (const std::string& label : labels_of(found)) {
+    if (label == name)
+      return entry_of(remember({.hash = directory.hash, .target = "../../../" + block->path}));
+    ++block;
+  }
+  return fail(ENOENT, "no such file of this hash");
+}
+
+Result<AttributesReply> SyntheticTree::attributes(InodeNumber inode) {
+  AttributesReply reply;
+  reply.attributes = TRY(status(inode));
+  reply.birth = reply.attributes.st_ctim;
+  return reply;
+}
+
+Result<std::string> SyntheticTree::read_link(InodeNumber inode) {
+  if (inode == kTop || inode == kByPrefix) return fail(EINVAL, "not a symlink");
+  const Node it = TRY(node(inode));
+  if (it.directory) return fail(EINVAL, "not a symlink");
+  return it.target;
+}
+
+Result<void> SyntheticTree::list(InodeNumber directory, std::uint64_t after,
+                                 const std::function<bool(const ListedEntry&)>& visit) {
+  const auto dots = [&](std::uint64_t cookie, const char* name) {
+    if (after >= cookie) return true;
+    after = cookie;
+    return visit({.entry = {.cookie = cookie, .inode = directory, .type = DT_DIR, .name = name},
+                  .plus = {}});
+  };
+  if (!dots(kDot, ".") || !dots(kDotDot, "..")) return {};
+  if (directory == kTop) {
+    if (after < kFirstCookie) {
+      visit({.entry = {.cookie = kFirstCookie,
+                       .inode = kByPrefix,
+                       .type = DT_DIR,
+                       .name = std::string(kByPrefixName)},
+             .plus = {}});
+    }
+    return {};
+  }
+  if (directory == kByPrefix) return list_hashes(after, visit);
+  const Node it = TRY(node(directory));
+  if (!it.directory) return fail(ENOTDIR, "not a directory");
+  return list_links(it, after, visit);
+}
+
+Result<void> SyntheticTree::list_hashes(std::uint64_t after,
+                                        const std::function<bool(const ListedEntry&)>& visit) {
+  std::string at;
+  if (after >= kFirstCookie) {
+    at = text_behind(after);
+    // All that begin with these 15 characters have been listed. '~' is behind all of a hash.
+    at += at.size() == 15 ? "~" : "";
+  }
+  // Of hashes with one cookie all but the last give the one before it: who goes on from there sees
+  // them again, and misses none. As many as surely fit into an answer.
+  constexpr int kMostAlike = 16;
+  int alike = 0;
+  std::optional<std::string> next = TRY(core_.catalog.next_prefix(at));
+  while (next) {
+    at = *std::exchange(next, TRY(core_.catalog.next_prefix(*next)));
+    if (TRY(find_blocks(core_.catalog, at, 1)).empty()) continue;
+    const bool has_more = next && cookie_of(*next) == cookie_of(at) && alike < kMostAlike;
+    alike = has_more ? alike + 1 : 0;
+    // Whether it is a link or a directory is known when somebody looks it up; so is its number.
+    if (!visit({.entry = {.cookie = cookie_of(at) - (has_more ? 1 : 0),
+                          .inode = number_of({.hash = at}),
+                          .type = DT_UNKNOWN,
+                          .name = at},
+                .plus = {}}))
+      return {};
+  }
+  return {};
+}
+
+Result<void> SyntheticTree::list_links(const Node& directory, std::uint64_t after,
+                                       const std::function<bool(const ListedEntry&)>& visit) {
+  std::uint64_t cookie = kFirstCookie - 1;
+  const auto found = TRY(find_blocks(core_.catalog, directory.hash));
+  auto block = found.begin();
+  for (const std::string& label : labels_of(found)) {
+    ++cookie;
+    const Node link{.hash = directory.hash, .target = "../../../" + block->path};
+    ++block;
+    if (cookie <= after) continue;
+    if (!visit({.entry =
+                    {.cookie = cookie, .inode = number_of(link), .type = DT_LNK, .name = label},
+                .plus = {}}))
+      return {};
+  }
+  return {};
+}
+
+}  // namespace kvcachefs
