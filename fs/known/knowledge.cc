@@ -1,7 +1,7 @@
 #include "fs/known/knowledge.h"
 
 #include <algorithm>
-#include <span>
+#include <string>
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
@@ -180,9 +180,37 @@ Result<void> Knowledge::set_parent_hash(InodeNumber inode, std::string_view hash
   return fail(ENODATA, "no such block of this model, rank and group");
 }
 
-void Knowledge::set_order(std::span<const std::uint64_t> blocks) {
+void Knowledge::linked(InodeNumber directory, std::string_view name, InodeNumber inode) {
+  if (name.find_first_not_of("0123456789") != std::string_view::npos) return;
+  const auto place = places_.of(directory);
+  if (!place.ok() || *place == nullptr) return;
+  const std::string path = path_in(**place, name);
+  const auto file = recognize(path, (*place)->told);
+  if (!file || file->kind != NameKind::kSession || !file->position) return;
+  if (const Result<void> told = follow_in_session(directory, *file->position, inode);
+      !told.ok())
+    log_debug("session order not taken inode={} errno={}", inode, told.error().code);
+}
+
+Result<void> Knowledge::follow_in_session(InodeNumber directory, std::uint32_t position,
+                                          InodeNumber inode) {
+  const std::uint64_t number = TRY(number_of(inode));
+  const auto neighbour = [&](std::int64_t at) -> Result<std::optional<std::uint64_t>> {
+    if (at < 0) return std::optional<std::uint64_t>{};
+    const auto dentry = TRY(catalog_.find_dentry(directory, std::to_string(at)));
+    if (!dentry) return std::optional<std::uint64_t>{};
+    const Result<std::uint64_t> found = number_of(dentry->inode);
+    if (found.ok()) return std::optional<std::uint64_t>{*found};
+    if (found.error().code == ENODATA) return std::optional<std::uint64_t>{};
+    return found.error();
+  };
   heard();
-  learner_.set_order(blocks, now());
+  // A chain of hashes has one parent: what another session has told cannot differ, but in error.
+  if (const auto before = TRY(neighbour(std::int64_t{position} - 1)))
+    learner_.set_parent(number, *before, now());
+  if (const auto after = TRY(neighbour(std::int64_t{position} + 1)))
+    learner_.set_parent(*after, number, now());
+  return {};
 }
 
 }  // namespace kvcachefs

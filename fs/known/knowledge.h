@@ -74,8 +74,9 @@ class Knowledge {
   // Errors: EINVAL (no hash; or the parent follows this block already), ENODATA (the inode is no
   // block, or no block of that hash is here of the same model, rank, group and part), EIO, EBADMSG.
   Result<void> set_parent_hash(InodeNumber inode, std::string_view hash);
-  // The links of a session: each block follows the one before it. Numbers of blocks.
-  void set_order(std::span<const std::uint64_t> blocks);
+  // An inode got this name by a link. In session/<id>/<n> it follows entry n-1, and is followed by n+1,
+  // where these are there; elsewhere the name says nothing.
+  void linked(InodeNumber directory, std::string_view name, InodeNumber inode);
 
   // Clock of the learner: goes on over restarts.
   [[nodiscard]] std::int64_t now() const noexcept;
@@ -97,6 +98,8 @@ class Knowledge {
   }
   // The block of the inode's first name that is one.
   Result<std::uint64_t> number_of(InodeNumber inode);
+  Result<void> follow_in_session(InodeNumber directory, std::uint32_t position,
+                                 InodeNumber inode);
 
   Catalog& catalog_;
   Places places_;

@@ -56,6 +56,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
     entry.entry_timeout_s = kBlockTimeout;
     if (!block->temporary) core_.knowledge.named(*inode, block->number, caller.pid);
   }
+  core_.knowledge.linked(new_parent, new_name, number);
   return entry;
 }
 
