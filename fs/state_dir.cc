@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "backend/base/units.h"
+#include "metadata/rocksdb_store.h"
 
 namespace kvcachefs {
 namespace {
@@ -134,7 +135,7 @@ Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
 
   // Before anything is made. A database that is there sees for itself (FreeSpace).
   struct statvfs space;
-  if (if_missing == IfMissing::kCreate && ::faccessat(fd.get(), "db/CURRENT", F_OK, 0) != 0 &&
+  if (if_missing == IfMissing::kCreate && !RocksdbStore::exists(state.database_path()) &&
       ::fstatvfs(fd.get(), &space) == 0 && space.f_bavail * space.f_frsize < kLeastFreeSpace) {
     return refuse(
         problem, ENOSPC,

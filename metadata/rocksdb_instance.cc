@@ -228,7 +228,7 @@ int check_directory(const std::string& dir, bool create) {
   }
   if (!S_ISDIR(status.st_mode)) return ENOTDIR;
   if (::eaccess(dir.c_str(), R_OK | W_OK | X_OK) != 0) return errno;
-  if (::access((dir + "/CURRENT").c_str(), F_OK) != 0) {
+  if (!RocksdbInstance::exists(dir)) {
     // The rest of a database must not be taken for none: a new one would remove its files.
     if (has_database_files(dir)) return EBADMSG;
     if (!create) return ENOENT;
@@ -309,6 +309,10 @@ int RocksdbFailure::errno_of(const Status& status) noexcept {
   return EIO;
 }
 
+bool RocksdbInstance::exists(const std::string& dir) noexcept {
+  return ::access((dir + "/CURRENT").c_str(), F_OK) == 0;
+}
+
 bool RocksdbInstance::has_room(const std::string& dir) {
   const UniqueFd probe(::open(dir.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
   if (!probe) return errno != ENOSPC;
@@ -362,7 +366,7 @@ Result<std::unique_ptr<RocksdbInstance>> RocksdbInstance::open(
 
   // Tables of a newer version must be found before anything is written.
   std::vector<std::string> present;
-  if (::access((dir + "/CURRENT").c_str(), F_OK) == 0) {
+  if (exists(dir)) {
     TRY(sync_logs(dir));
     if (const Status status = rocksdb::DB::ListColumnFamilies(db_options, dir, &present);
         !status.ok()) {

@@ -59,6 +59,7 @@ struct RocksdbInstance {
   // is read into memory. Errors: EBADMSG, EIO.
   static Result<std::unique_ptr<RocksdbInstance>> open_read_only(const std::string& dir,
                                                                  const RocksdbOptions& options);
+  static bool exists(const std::string& dir) noexcept;
   // Whether the first files of an opening fit. Asked of the filesystem itself: how much of its
   // free space is ours to use, it alone knows.
   static bool has_room(const std::string& dir);

@@ -342,6 +342,10 @@ class Database : public Store {
 
 }  // namespace
 
+bool RocksdbStore::exists(const std::string& dir) noexcept {
+  return RocksdbInstance::exists(dir);
+}
+
 Result<std::unique_ptr<Store>> RocksdbStore::open(const std::string& dir,
                                                   const RocksdbOptions& options, bool create,
                                                   std::string* problem) {

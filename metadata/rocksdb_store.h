@@ -27,6 +27,8 @@ struct RocksdbOptions {
 
 class RocksdbStore {
  public:
+  // Whether there is one in the directory `dir`, whole or not.
+  static bool exists(const std::string& dir) noexcept;
   // Opens the database in the directory `dir`; makes both when they are not there and `create`
   // (the parent directory must be there). `problem`, when given, becomes a line for a person;
   // the log has it too. Errors: EINVAL (an option out of its bounds), ENOENT (no database, and

@@ -10,7 +10,7 @@
 namespace kvcachefs {
 namespace {
 
-constexpr std::array<std::string_view, 3> kReadOnly = {"runtime", "model", "prefix"};
+constexpr std::array<std::string_view, 4> kReadOnly = {"runtime", "model", "prefix", "policy"};
 
 }  // namespace
 
@@ -34,6 +34,7 @@ Result<std::string> known_xattr(Catalog& catalog, InodeNumber inode, std::string
   std::string_view value = name_of(known.file->runtime);
   if (name == "model") value = known.file->model;
   if (name == "prefix") value = known.file->prefix_hash;
+  if (name == "policy") value = name_of(known.file->policy);
   if (value.empty()) return fail(ENODATA, "xattr");
   return std::string(value);
 }

@@ -31,7 +31,7 @@ inline constexpr std::string_view kOwnXattrs = "user.kvcachefs.";
 // The prefix hash of the block before it; Knowledge answers it, and may be told.
 inline constexpr std::string_view kParentXattr = "user.kvcachefs.parent";
 
-// The value of one of the read-only xattrs: runtime, model, prefix. Errors: ENODATA (the name does
+// The value of one of the read-only xattrs: runtime, model, prefix, policy. Errors: ENODATA (the name does
 // not tell, or there is no such xattr), EIO, EBADMSG.
 Result<std::string> known_xattr(Catalog& catalog, InodeNumber inode, std::string_view name);
 

@@ -108,6 +108,8 @@ inline constexpr std::string_view kToldXattr = "user.kvcachefs.layout";
 
 // "none", "vllm", "llmd", "lmcache_disk", …: as the enumerators are spelled.
 std::string_view name_of(Runtime runtime) noexcept;
+// "cache", "keep", "process".
+std::string_view name_of(FilePolicy policy) noexcept;
 std::optional<Runtime> parse_runtime(std::string_view name) noexcept;
 
 }  // namespace kvcachefs

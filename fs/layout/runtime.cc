@@ -24,6 +24,18 @@ std::string_view name_of(Runtime runtime) noexcept {
   return kNames[static_cast<std::size_t>(runtime)];
 }
 
+std::string_view name_of(FilePolicy policy) noexcept {
+  switch (policy) {
+    case FilePolicy::kKeep:
+      return "keep";
+    case FilePolicy::kProcess:
+      return "process";
+    case FilePolicy::kCache:
+      break;
+  }
+  return "cache";
+}
+
 std::optional<Runtime> parse_runtime(std::string_view name) noexcept {
   for (std::size_t at = 0; at < kNames.size(); ++at)
     if (kNames[at] == name) return static_cast<Runtime>(at);

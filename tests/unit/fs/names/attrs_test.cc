@@ -170,6 +170,7 @@ TEST(KnownNames, AreShownByXattrsThatAreNotListed) {
   EXPECT_EQ("vllm", must(volume->get_xattr(block, "user.kvcachefs.runtime")));
   EXPECT_EQ("meta-llama_Llama-3.1-8B", must(volume->get_xattr(block, "user.kvcachefs.model")));
   EXPECT_EQ(hash, must(volume->get_xattr(block, "user.kvcachefs.prefix")));
+  EXPECT_EQ("cache", must(volume->get_xattr(block, "user.kvcachefs.policy")));
   EXPECT_EQ("", must(volume->list_xattrs(block, kRoot)));
   const InodeNumber plain = volume.store_file(at, "notes.txt", "x");
   EXPECT_ERROR(ENODATA, volume->get_xattr(plain, "user.kvcachefs.runtime"));
