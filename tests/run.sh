@@ -208,7 +208,7 @@ wait_fuzz() {
   fi
 }
 
-label_mount() { can_mount && build release "${programs[@]}" && python_for mount && suite mount; }
+label_mount() { can_mount && build release "${programs[@]}" order_mount && python_for mount && suite mount; }
 label_runtimes() { can_mount && build release "${programs[@]}" && python_for runtimes && suite runtimes; }
 label_crash() { can_mount && build release "${programs[@]}" && python_for crash && suite crash; }
 

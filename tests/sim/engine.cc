@@ -6,22 +6,20 @@
 namespace kvcachefs::sim {
 namespace {
 
-constexpr std::int64_t kSchedulerStepNanos = 20'000'000;
 // 8192 tokens of 512 a block.
 constexpr std::size_t kPrefillBlocks = 16;
-constexpr std::int64_t kPrefillNanos = 200'000'000;
-constexpr double kDecodeSeconds = 2;
 // How far past requests that must wait the engine looks for one that need not.
 constexpr std::size_t kHeldBack = 64;
 
 }  // namespace
 
 Engine::Engine(const Trace& trace, Runtime runtime, std::size_t in_flight, std::uint64_t seed,
-               Executor& executor)
+               Executor& executor, const Pace& pace)
     : trace_(trace),
       runtime_(std::move(runtime)),
       most_in_flight_(in_flight),
       executor_(executor),
+      pace_(pace),
       random_(seed),
       done_(trace.requests.size()) {}
 
@@ -57,8 +55,8 @@ void Engine::begin(std::size_t request) {
   ++in_flight_;
   auto job = std::make_shared<Job>();
   job->request = request;
-  const std::int64_t into_step = executor_.now_ns() % kSchedulerStepNanos;
-  executor_.after(kSchedulerStepNanos - into_step, [this, job] { probe(job); });
+  const std::int64_t into_step = executor_.now_ns() % pace_.scheduler_step_ns;
+  executor_.after(pace_.scheduler_step_ns - into_step, [this, job] { probe(job); });
 }
 
 void Engine::probe(const JobPtr& job) {
@@ -91,14 +89,14 @@ void Engine::load(const JobPtr& job, const std::vector<BlockId>& hits) {
 
 void Engine::compute(const JobPtr& job) {
   if (job->next_missing == job->missing.size()) {
-    std::exponential_distribution<double> decode(1 / kDecodeSeconds);
+    std::exponential_distribution<double> decode(1 / pace_.decode_seconds);
     executor_.after(static_cast<std::int64_t>(decode(random_) * 1e9), [this, job] {
       job->answered = true;
       finish_if_done(job);
     });
     return;
   }
-  executor_.after(kPrefillNanos, [this, job] {
+  executor_.after(pace_.prefill_ns, [this, job] {
     const std::size_t end = std::min(job->missing.size(), job->next_missing + kPrefillBlocks);
     std::vector<BlockId> blocks;
     for (; job->next_missing < end; ++job->next_missing) {
@@ -126,8 +124,15 @@ void Engine::finish_if_done(const JobPtr& job) {
     const auto wanted = wanted_.find(block);
     if (--wanted->second == 0) wanted_.erase(wanted);
   }
-  done_[job->request] = true;
   --in_flight_;
+  if (pace_.think_ns == 0) {
+    done_[job->request] = true;
+  } else {
+    executor_.after(pace_.think_ns, [this, job] {
+      done_[job->request] = true;
+      admit();
+    });
+  }
   admit();
 }
 

@@ -15,11 +15,20 @@
 
 namespace kvcachefs::sim {
 
+// How fast engine and users are.
+struct Pace {
+  std::int64_t scheduler_step_ns = 20'000'000;
+  std::int64_t prefill_ns = 200'000'000;  // of 16 blocks
+  double decode_seconds = 2;              // the mean
+  // From an answer to the next turn of its conversation.
+  std::int64_t think_ns = 0;
+};
+
 class Engine {
  public:
   // The trace and the executor must outlive the engine.
   Engine(const Trace& trace, Runtime runtime, std::size_t in_flight, std::uint64_t seed,
-         Executor& executor);
+         Executor& executor, const Pace& pace = {});
 
   // Begins; everything else happens in the executor's callbacks.
   void start() { admit(); }
@@ -47,6 +56,7 @@ class Engine {
   const Runtime runtime_;
   const std::size_t most_in_flight_;
   Executor& executor_;
+  const Pace pace_;
   std::mt19937_64 random_;
   std::size_t next_request_ = 0;
   std::deque<std::size_t> held_back_;  // their predecessors are in flight

@@ -59,6 +59,22 @@ void find_predecessors(Trace& trace) {
 
 }  // namespace
 
+Trace reused_part(const Trace& trace) {
+  std::unordered_map<BlockId, std::size_t> uses;
+  for (const Request& request : trace.requests) {
+    for (const BlockId block : request.blocks) ++uses[block];
+  }
+  Trace part{.requests = {}, .parents = trace.parents};
+  for (const Request& request : trace.requests) {
+    const bool reused =
+        std::any_of(request.blocks.begin(), request.blocks.end(),
+                    [&](BlockId block) { return !trace.is_root(block) && uses[block] > 1; });
+    if (reused) part.requests.push_back({request.arrival_ns, request.blocks});
+  }
+  find_predecessors(part);
+  return part;
+}
+
 Trace read_trace(const std::string& path, std::size_t requests) {
   Trace trace;
   const std::string text = read_compressed(path);

@@ -25,6 +25,10 @@ struct Trace {
   [[nodiscard]] bool is_root(BlockId block) const noexcept { return parents[block] == block; }
 };
 
+// Of a trace, the requests that share more than their first block with another one: less to store
+// for as many second sightings.
+Trace reused_part(const Trace& trace);
+
 // Reads a .jsonl.gz of tests/data/traces, at most `requests` of it. An empty trace: it cannot be
 // read, and the reason is printed.
 Trace read_trace(const std::string& path, std::size_t requests);

@@ -17,6 +17,7 @@ VirtualExecutor::VirtualExecutor(const Runtime& runtime, std::size_t blocks, std
       stored_(blocks),
       looked_up_ns_(blocks),
       entry_timeout_ns_(entry_timeout_ns),
+      hides_misses_(entry_timeout_ns > 0 && runtime.directory_each),
       random_(seed),
       sink_(std::move(sink)) {
   std::uint32_t tid = kProcess;
@@ -81,8 +82,10 @@ void VirtualExecutor::step(std::size_t pool, std::uint32_t tid,
   std::size_t next = at + 1;
   if (task->task.op == Op::kProbe) {
     const bool hit = stored_[block];
-    looked_up_ns_[block] = now_ns_;
-    emit(hit ? CallType::kHit : CallType::kMiss, block, tid);
+    if (!kernel_knows(block)) {
+      looked_up_ns_[block] = now_ns_;
+      emit(hit ? CallType::kHit : CallType::kMiss, block, tid);
+    }
     if (hit) task->batch->hits.push_back(block);
     if (!hit && task->task.stop_at_miss) next = blocks.size();
     takes_ns = 18'000 + exponential(10);
@@ -92,6 +95,7 @@ void VirtualExecutor::step(std::size_t pool, std::uint32_t tid,
     takes_ns = lognormal(3);
   } else {
     look_up_again(block, tid);
+    looked_up_ns_[block] = now_ns_;  // a create tells the kernel as a lookup does
     emit(CallType::kStoreStart, block, tid);
     takes_ns = lognormal(4);
   }
@@ -128,7 +132,7 @@ std::int64_t VirtualExecutor::lognormal(double median_ms) {
 }
 
 void VirtualExecutor::look_up_again(BlockId block, std::uint32_t tid) {
-  if (entry_timeout_ns_ == 0 || now_ns_ - looked_up_ns_[block] < entry_timeout_ns_) return;
+  if (entry_timeout_ns_ == 0 || kernel_knows(block)) return;
   looked_up_ns_[block] = now_ns_;
   emit(stored_[block] ? CallType::kHit : CallType::kMiss, block, tid);
 }

@@ -27,8 +27,9 @@ using CallSink = std::function<void(const Call&)>;
 
 class VirtualExecutor : public Executor {
  public:
-  // `entry_timeout_ns`: how long the kernel knows the result of a lookup; a load or a store later
-  // than that begins with a lookup of its own. 0: it knows for ever.
+  // `entry_timeout_ns`: how long the kernel knows the result of a lookup: a probe before that is
+  // not seen, a load or a store after it begins with a lookup of its own. 0: every probe is seen,
+  // whatever directory is missing, and loads and stores look nothing up.
   VirtualExecutor(const Runtime& runtime, std::size_t blocks, std::uint64_t seed,
                   std::int64_t entry_timeout_ns, CallSink sink);
 
@@ -70,13 +71,18 @@ class VirtualExecutor : public Executor {
   void finish(std::size_t pool, std::uint32_t tid, const QueuedTask& task);
   std::int64_t exponential(double mean_us);
   std::int64_t lognormal(double median_ms);
+  [[nodiscard]] bool kernel_knows(BlockId block) const {
+    return now_ns_ - looked_up_ns_[block] < entry_timeout_ns_ ||
+           (hides_misses_ && !stored_[block]);
+  }
   void look_up_again(BlockId block, std::uint32_t tid);
   void emit(CallType type, BlockId block, std::uint32_t tid);
 
   std::vector<Pool> pools_;
   std::vector<bool> stored_;
   std::vector<std::int64_t> looked_up_ns_;
-  std::int64_t entry_timeout_ns_;
+  const std::int64_t entry_timeout_ns_;
+  const bool hides_misses_;
   std::mt19937_64 random_;
   CallSink sink_;
   std::priority_queue<Event, std::vector<Event>, Later> events_;
