@@ -113,7 +113,8 @@ void BlockKeeper::write_order() {
 
 Result<void> BlockKeeper::write_one(std::uint64_t block, const order::Snapshot& snapshot) {
   const std::optional<BlockRecord> seen = TRY(core_.catalog.find_block(block));
-  if (!seen || snapshot_in(*seen) == snapshot) return {};
+  if (!seen) return forget_gone(block);
+  if (snapshot_in(*seen) == snapshot) return {};
   Result<InodePtr> inode = core_.table.get(seen->inode);
   if (!inode.ok()) return inode.error().code == ESTALE ? Result<void>{} : inode.error();
   const std::lock_guard lock((*inode)->mutex);
@@ -123,6 +124,15 @@ Result<void> BlockKeeper::write_one(std::uint64_t block, const order::Snapshot& 
   Edit edit;
   edit.put_block(block, *record);
   return core_.catalog.commit(std::move(edit));
+}
+
+// The learner hears of calls after their commits: of a lookup, or a first close, sometimes after the
+// name has gone.
+Result<void> BlockKeeper::forget_gone(std::uint64_t block) {
+  core_.knowledge.removed(block);
+  // And perhaps come again.
+  if (TRY(core_.catalog.find_block(block))) core_.knowledge.stored(block);
+  return {};
 }
 
 // ---- names read anew

@@ -41,6 +41,7 @@ class BlockKeeper {
   void restore();
   void write_order();
   Result<void> write_one(std::uint64_t block, const order::Snapshot& snapshot);
+  Result<void> forget_gone(std::uint64_t block);
   // All directories that are noted. False: to be tried again later.
   bool read_anew();
   Result<void> read_tree(InodeNumber top);

@@ -1,0 +1,196 @@
+// The rows of blocks and prefixes are in the same commit as the names that make them.
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+
+#include "tests/unit/fs/known/known_rows.h"
+
+namespace kvcachefs {
+namespace {
+
+using testing::expect_true_rows;
+using testing::hash_of;
+using testing::lmcache_name;
+using testing::must;
+using testing::rows_in_tables;
+using testing::TestVolume;
+
+const Caller& kRoot = TestVolume::kRoot;
+
+class KnownRows : public ::testing::Test {
+ protected:
+  // How many blocks the tables have, which are right.
+  std::size_t count(const std::string& after) {
+    expect_true_rows(volume_.catalog(), after);
+    return rows_in_tables(volume_.catalog()).blocks.size();
+  }
+  void rename(const std::string& from, const std::string& to, unsigned flags = 0) {
+    must(volume_->rename(kRootInode, from, kRootInode, to, flags, kRoot));
+  }
+
+  TestVolume volume_;
+};
+
+TEST_F(KnownRows, ComeWithACreateAndGoWithAnUnlink) {
+  const Created made = volume_.create(kRootInode, lmcache_name(1));
+  EXPECT_EQ(1u, count("create"));
+  volume_.close(*made.opened.file);
+  EXPECT_EQ(1u, count("close"));
+  must(volume_->make_node(kRootInode, lmcache_name(2), S_IFREG | 0644, 0, kRoot));
+  EXPECT_EQ(2u, count("mknod"));
+  must(volume_->unlink(kRootInode, lmcache_name(1)));
+  EXPECT_EQ(1u, count("unlink"));
+  must(volume_->unlink(kRootInode, lmcache_name(2)));
+  EXPECT_EQ(0u, count("unlink"));
+}
+
+TEST_F(KnownRows, AreNoneOfTemporaries) {
+  volume_.store_file(kRootInode, lmcache_name(1) + ".tmp", "x");
+  EXPECT_EQ(0u, count("temporary"));
+  EXPECT_EQ(0u, volume_->counts().blocks);
+  rename(lmcache_name(1) + ".tmp", lmcache_name(1));
+  EXPECT_EQ(1u, count("rename"));
+  EXPECT_EQ(1u, volume_->counts().blocks);
+}
+
+TEST_F(KnownRows, AreNoneOfWhatIsNoFile) {
+  volume_.mkdir(kRootInode, lmcache_name(1));
+  must(volume_->make_symlink(kRootInode, lmcache_name(2), "x", kRoot));
+  must(volume_->make_node(kRootInode, lmcache_name(3), S_IFIFO | 0644, 0, kRoot));
+  EXPECT_EQ(0u, count("others"));
+}
+
+TEST_F(KnownRows, FollowRenames) {
+  volume_.store_file(kRootInode, lmcache_name(1), "1");
+  rename(lmcache_name(1), lmcache_name(2));
+  EXPECT_EQ(1u, count("another block's name"));
+  rename(lmcache_name(2), "plain");
+  EXPECT_EQ(0u, count("a plain name"));
+  rename("plain", lmcache_name(3));
+  EXPECT_EQ(1u, count("a block's name"));
+  volume_.store_file(kRootInode, lmcache_name(4), "4");
+  rename(lmcache_name(4), lmcache_name(3));
+  EXPECT_EQ(1u, count("replaced"));
+  volume_.store_file(kRootInode, "plain", "5");
+  rename("plain", lmcache_name(3));
+  EXPECT_EQ(1u, count("replaced by what was none"));
+  volume_.store_file(kRootInode, "plain", "6");
+  rename(lmcache_name(3), "plain");
+  EXPECT_EQ(0u, count("replaces what is none"));
+  EXPECT_EQ(0u, volume_->counts().blocks);
+}
+
+TEST_F(KnownRows, FollowExchanges) {
+  volume_.store_file(kRootInode, lmcache_name(1), "1");
+  volume_.store_file(kRootInode, "plain", "2");
+  rename(lmcache_name(1), "plain", RENAME_EXCHANGE);
+  EXPECT_EQ(1u, count("with what is none"));
+  volume_.store_file(kRootInode, lmcache_name(3), "3");
+  rename(lmcache_name(1), lmcache_name(3), RENAME_EXCHANGE);
+  EXPECT_EQ(2u, count("with a block"));
+  volume_.mkdir(kRootInode, "directory");
+  rename(lmcache_name(1), "directory", RENAME_EXCHANGE);
+  EXPECT_EQ(1u, count("with a directory"));
+}
+
+TEST_F(KnownRows, FollowLinks) {
+  const InodeNumber inode = volume_.store_file(kRootInode, "plain", "1");
+  must(volume_->link(inode, kRootInode, lmcache_name(1), kRoot));
+  must(volume_->link(inode, kRootInode, lmcache_name(2), kRoot));
+  EXPECT_EQ(2u, count("links"));
+  must(volume_->unlink(kRootInode, "plain"));
+  EXPECT_EQ(2u, count("the first name goes"));
+  must(volume_->unlink(kRootInode, lmcache_name(1)));
+  EXPECT_EQ(1u, count("a link goes"));
+  const Created nameless = must(volume_->make_tmpfile(kRootInode, 0644, O_RDWR, kRoot));
+  EXPECT_EQ(1u, count("O_TMPFILE"));
+  must(volume_->link(nameless.entry.inode, kRootInode, lmcache_name(3), kRoot));
+  EXPECT_EQ(2u, count("linked"));
+  volume_.close(*nameless.opened.file);
+}
+
+TEST_F(KnownRows, AreNoneOfARefusedCall) {
+  volume_.store_file(kRootInode, lmcache_name(1), "1");
+  volume_.store_file(kRootInode, "plain", "2");
+  EXPECT_ERROR(EEXIST, volume_->rename(kRootInode, "plain", kRootInode, lmcache_name(1),
+                                       RENAME_NOREPLACE, kRoot));
+  volume_.faults().no_space = true;
+  EXPECT_ERROR(ENOSPC, volume_->create(kRootInode, lmcache_name(2), 0644, O_RDWR, kRoot));
+  volume_.faults().no_space = false;
+  volume_.faults().dead = true;
+  EXPECT_ERROR(EIO, volume_->unlink(kRootInode, lmcache_name(1)));
+  EXPECT_ERROR(EIO,
+               volume_->rename(kRootInode, "plain", kRootInode, lmcache_name(3), 0, kRoot));
+  volume_.faults().dead = false;
+  EXPECT_EQ(1u, count("refusals"));
+  EXPECT_EQ(1u, volume_->counts().blocks);
+}
+
+TEST_F(KnownRows, GoWithAFileThatIsLost) {
+  const InodeNumber inode = volume_.store_file(kRootInode, lmcache_name(1), "1");
+  volume_.store_file(kRootInode, lmcache_name(2), "2");
+  volume_.settle();
+  ASSERT_EQ(0, ::unlink(volume_.backing_path_of(inode).c_str()));
+  EXPECT_ERROR(ENOENT, volume_->lookup(kRootInode, lmcache_name(1), kRoot));
+  EXPECT_EQ(1u, count("loss"));
+}
+
+TEST_F(KnownRows, SayWhichHashANameShows) {
+  const InodeNumber inode = volume_.store_file(kRootInode, lmcache_name(1), "1");
+  const auto rows = must(volume_.catalog().list_prefix(hash_of(1), std::nullopt, 10));
+  ASSERT_EQ(1u, rows.size());
+  EXPECT_EQ(lmcache_name(1), rows[0].name);
+  EXPECT_EQ(hash_of(1), must(volume_->get_xattr(inode, "user.kvcachefs.prefix")));
+  EXPECT_EQ("lmcache_fs", must(volume_->get_xattr(inode, "user.kvcachefs.runtime")));
+}
+
+// A thread of this process looks names up in order, as runtimes do.
+void look_up_all(TestVolume& volume, unsigned count) {
+  for (unsigned i = 1; i <= count; ++i)
+    static_cast<void>(volume->lookup(kRootInode, lmcache_name(i), kRoot).ok());
+}
+
+TEST_F(KnownRows, KeepTheLearnedOrderOverARestart) {
+  constexpr unsigned kBlocks = 20;
+  look_up_all(volume_, kBlocks);
+  for (unsigned i = 1; i <= kBlocks; ++i) volume_.store_file(kRootInode, lmcache_name(i), "x");
+  look_up_all(volume_, kBlocks);
+  look_up_all(volume_, kBlocks);
+  volume_.start();
+  volume_.stop_cleanly();
+  volume_.run();
+  std::map<std::uint64_t, BlockRecord> written;
+  const auto read = [&](std::map<std::uint64_t, BlockRecord>& records) {
+    must(volume_.catalog().each_block(
+        std::nullopt,
+        [&](std::uint64_t block, const BlockRecord& record) {
+          records[block] = record;
+          return true;
+        },
+        [](const std::string& what) { ADD_FAILURE() << what; }));
+  };
+  read(written);
+  ASSERT_EQ(kBlocks, written.size());
+  volume_.start();
+  ASSERT_TRUE(TestVolume::wait_for([&] { return !volume_->counts().blocks_behind; }));
+  EXPECT_EQ(kBlocks, volume_->counts().blocks);
+  for (unsigned i = 2; i <= kBlocks; ++i) {
+    const InodeNumber inode = must(volume_.resolve(lmcache_name(i)));
+    EXPECT_EQ(hash_of(i - 1), must(volume_->get_xattr(inode, "user.kvcachefs.parent"))) << i;
+  }
+  volume_.stop_cleanly();
+  volume_.run();
+  std::map<std::uint64_t, BlockRecord> again;
+  read(again);
+  ASSERT_EQ(kBlocks, again.size());
+  for (const auto& [block, record] : written) {
+    EXPECT_NE(0u, record.birth);
+    EXPECT_NE(0u, record.stamp);
+    EXPECT_EQ(record.parent, again[block].parent);
+    EXPECT_EQ(record.birth, again[block].birth);
+    EXPECT_LE(record.stamp, again[block].stamp);  // resolve() was a lookup
+  }
+}
+
+}  // namespace
+}  // namespace kvcachefs
