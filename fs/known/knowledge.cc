@@ -49,7 +49,11 @@ std::optional<BlockName> Knowledge::block_of(InodeNumber directory, std::string_
   if (!catalog_.is_told() && !may_be_recognized(name)) return std::nullopt;
   const auto place = places_.of(directory);
   if (!place.ok() || *place == nullptr) return std::nullopt;
-  const std::string path = path_in(**place, name);
+  // Kept by the thread: it is asked for each name, and mostly as long as the last time.
+  thread_local std::string path;
+  path.assign((*place)->path);
+  if (!path.empty()) path += '/';
+  path += name;
   const std::optional<Recognized> file = recognize(path, (*place)->told);
   if (!file || file->kind != NameKind::kBlock) return std::nullopt;
   BlockName block{.temporary = file->temporary, .hash = std::string(file->prefix_hash)};

@@ -73,17 +73,25 @@ Result<std::shared_ptr<const Place>> find_place(Catalog& catalog, InodeNumber di
   return place;
 }
 
+std::shared_ptr<const Place> Places::kept(Inode* inode) {
+  const std::lock_guard lock(inode == nullptr ? root_mutex_ : inode->place_mutex);
+  return inode == nullptr ? root_ : inode->place;
+}
+
+void Places::keep(Inode* inode, std::shared_ptr<const Place> place) {
+  const std::lock_guard lock(inode == nullptr ? root_mutex_ : inode->place_mutex);
+  (inode == nullptr ? root_ : inode->place) = std::move(place);
+}
+
 Result<std::shared_ptr<const Place>> Places::of(InodeNumber directory) {
   const std::uint64_t age = this->age();
   std::vector<std::pair<InodePtr, Step>> path;
   std::shared_ptr<const Place> place;
   for (InodeNumber at = directory;;) {
     if (path.size() > kLongestPath) return std::shared_ptr<const Place>();
-    InodePtr inode = TRY(table_.get(at));
-    {
-      const std::lock_guard lock(inode->place_mutex);
-      place = inode->place;
-    }
+    InodePtr inode;
+    if (at != kRootInode) inode = TRY(table_.get(at));
+    place = kept(inode.get());
     if (place != nullptr && place->age == age) break;
     place = nullptr;
     Step step = TRY(step_up(catalog_, at));
@@ -95,10 +103,9 @@ Result<std::shared_ptr<const Place>> Places::of(InodeNumber directory) {
   }
   for (auto at = path.rbegin(); at != path.rend(); ++at) {
     const auto& [inode, step] = *at;
-    place = inode->number == kRootInode ? root_place(step, age) : below(place, step, age);
+    place = inode == nullptr ? root_place(step, age) : below(place, step, age);
     if (place == nullptr) break;
-    const std::lock_guard lock(inode->place_mutex);
-    inode->place = place;
+    keep(inode.get(), place);
   }
   return place;
 }

@@ -1,13 +1,15 @@
 // Where a directory hangs, and what it was told to hold: what has to be known beside a name to
 // recognise it.
 //
-// Kept in the inodes of directories. A rename of a directory, or another layout told, makes all of
+// Kept in the inodes of directories, that of the root here: the kernel never looks the root up, so its
+// inode leaves memory with each call. A rename of a directory, or another layout told, makes all of
 // them out of date at once: that is rare, and a number to compare is all that it costs the rest.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -38,8 +40,14 @@ class Places {
   }
 
  private:
+  // `inode` null: the root.
+  std::shared_ptr<const Place> kept(Inode* inode);
+  void keep(Inode* inode, std::shared_ptr<const Place> place);
+
   Catalog& catalog_;
   InodeTable& table_;
+  std::mutex root_mutex_;  // a leaf
+  std::shared_ptr<const Place> root_;
   std::atomic<std::uint64_t> age_{1};
 };
 
