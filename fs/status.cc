@@ -42,6 +42,8 @@ json counts_json(const VolumeCounts& counts) {
           {"poisoned", counts.poisoned},
           {"damaged", counts.damaged},
           {"lost", counts.lost},
+          {"duplicates", counts.duplicates},
+          {"duplicates_of_other_size", counts.duplicates_of_other_size},
           {"catalog_memory_bytes", counts.catalog_memory_bytes}};
 }
 
@@ -181,6 +183,11 @@ void add_counts(std::string& out, const json& status) {
       "  files       {} open, {} waiting for their seal, {} sealed since the start\n",
       grouped(count_of(counts, "open_files")), grouped(count_of(counts, "unsealed")),
       grouped(count_of(counts, "sealed_total")));
+  if (const std::uint64_t duplicates = count_of(counts, "duplicates"); duplicates > 0) {
+    out += fmt::format(
+        "  prefix/     {} copies given up for one that was there, {} of another size\n",
+        grouped(duplicates), grouped(count_of(counts, "duplicates_of_other_size")));
+  }
   out += fmt::format("  memory      {} inodes, {} in the database\n",
                      grouped(count_of(counts, "inodes_cached")),
                      format_size(count_of(counts, "catalog_memory_bytes")));

@@ -67,6 +67,7 @@ Result<std::unique_ptr<Volume>> Volume::open(
   parts.core.on_sync_wanted = [&parts] { parts.sealer.want_sync(); };
   parts.core.knowledge.on_unread = [&parts] { parts.keeper.wake(); };
   parts.recovery = TRY(recover(parts.core, parts.reaper, problem));
+  TRY(parts.names.load_native_map());
   return volume;
 }
 
@@ -166,9 +167,9 @@ Result<void> Volume::list(InodeNumber directory, std::uint64_t after_cookie, boo
   return parts_->names.list(directory, after_cookie, plus, visit, caller);
 }
 
-Result<AttributesReply> Volume::attributes(InodeNumber inode) {
+Result<AttributesReply> Volume::attributes(InodeNumber inode, const OpenFile* file) {
   if (SyntheticTree::owns(inode)) return parts_->synthetic.attributes(inode);
-  return parts_->attributes.attributes(inode);
+  return parts_->attributes.attributes(inode, file);
 }
 Result<AttributesReply> Volume::set_attributes(InodeNumber inode, const SetAttributes& change,
                                                OpenFile* file, const Caller& caller) {
@@ -273,6 +274,8 @@ VolumeCounts Volume::counts() const {
                       .lost = counters.lost.load(),
                       .lookup_hits = counters.lookup_hits.load(),
                       .lookup_misses = counters.lookup_misses.load(),
+                      .duplicates = counters.duplicates.load(),
+                      .duplicates_of_other_size = counters.duplicates_of_other_size.load(),
                       .catalog_memory_bytes = parts_->core.catalog.memory_bytes(),
                       .blocks = order.stored,
                       .order_bytes = order.bytes,

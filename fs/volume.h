@@ -123,6 +123,9 @@ struct VolumeCounts {
   std::uint64_t lost = 0;
   std::uint64_t lookup_hits = 0;
   std::uint64_t lookup_misses = 0;
+  // Copies of a prefix hash that was there already, and those among them of another size.
+  std::uint64_t duplicates = 0;
+  std::uint64_t duplicates_of_other_size = 0;
   std::uint64_t catalog_memory_bytes = 0;
   // Of the order of blocks.
   std::uint64_t blocks = 0;           // files that are
@@ -152,8 +155,8 @@ class Volume {
   void stop(double deadline_s);
 
   // ---- names (fs/names) ----
-  // ENOENT: no such name, or its data is a miss. "." and ".." are served for any inode number
-  // that exists.
+  // ENOENT: no such name, or its data is a miss, or it is a prefix hash that another process is
+  // writing. "." and ".." are served for any inode number that exists.
   // `miss_timeout_s`, where given, becomes how long an ENOENT holds.
   Result<Entry> lookup(InodeNumber parent, std::string_view name, const Caller& caller = {},
                        double* miss_timeout_s = nullptr);
@@ -167,7 +170,8 @@ class Volume {
                      const Caller& caller = {});
   Result<void> unlink(InodeNumber parent, std::string_view name);
   Result<void> rmdir(InodeNumber parent, std::string_view name);
-  // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE; others EINVAL.
+  // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE; others EINVAL. Onto a published prefix file: success,
+  // and the file that was there stays (fs/names/native_map.h); EEXIST with flags, or of a symlink.
   Result<void> rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
                       std::string_view new_name, unsigned flags, const Caller& caller = {});
   Result<std::string> read_link(InodeNumber inode);
@@ -179,7 +183,9 @@ class Volume {
                     const Caller& caller = {});
 
   // ---- attributes and xattrs ----
-  Result<AttributesReply> attributes(InodeNumber inode);
+  // `file`, when the kernel names one: a file that came second to the file of its prefix hash has
+  // attributes only for those that have it open.
+  Result<AttributesReply> attributes(InodeNumber inode, const OpenFile* file = nullptr);
   Result<AttributesReply> set_attributes(InodeNumber inode, const SetAttributes& change,
                                          OpenFile* file, const Caller& caller);
   // `flags`: XATTR_CREATE, XATTR_REPLACE. An access ACL takes the set-group-ID bit away from who
@@ -193,7 +199,7 @@ class Volume {
 
   // ---- files ----
   // `flags` are of open(2); O_CREAT and O_EXCL are ignored here. O_TRUNC truncates (or starts a
-  // new object).
+  // new object). EEXIST: for writing, of a prefix file.
   Result<Opened> open(InodeNumber inode, int flags, const Caller& caller);
   Result<Created> create(InodeNumber parent, std::string_view name, mode_t mode, int flags,
                          const Caller& caller);

@@ -10,6 +10,7 @@
 #include "fs/life/states.h"
 #include "fs/names/attrs.h"
 #include "fs/names/credentials.h"
+#include "fs/names/native_map.h"
 #include "fs/node/attributes.h"
 
 namespace kvcachefs {
@@ -48,6 +49,14 @@ Result<void> Files::strip_on_write(OpenFile& file, const Caller& caller) {
   next.ctime = file_clock_now();
   TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
   if (core_.notifications != nullptr) core_.notifications->invalidate_attributes(inode.number);
+  return {};
+}
+
+// For calls that change a file and reach the daemon in all modes. A write(2) does not in passthrough,
+// so it is not refused in the others: a program does the same everywhere.
+Result<void> Files::check_unfinished(Inode& inode) {
+  const std::lock_guard lock(inode.mutex);
+  if (is_final(inode.record)) return fail(EEXIST, "a published prefix file");
   return {};
 }
 
@@ -97,9 +106,19 @@ Result<void> Files::make_durable(InodeNumber number) {
   return make_durable(*inode, fd.get());
 }
 
+// Who opens a prefix file under its hash may close a duplicate of his descriptor before he writes
+// anything: a shell does when it redirects. What is empty is whole at the last close.
+Result<bool> Files::is_empty_and_unfinished(Inode& inode) {
+  const std::lock_guard lock(inode.mutex);
+  if ((inode.record.flags & kInodeFirstWriter) == 0 || is_final(inode.record)) return false;
+  Tier* tier = TRY(core_.devices->of(inode));
+  return TRY(tier->status(inode.record.object)).st_size == 0;
+}
+
 Result<void> Files::flush(OpenFile& file, const Caller& caller) {
   if (!file.writable()) return {};
   if (is_another_process(caller, file.opener)) return {};
+  if (TRY(is_empty_and_unfinished(*file.inode))) return {};
   TRY(publish(core_, *file.inode));
   core_.knowledge.store_done(*file.inode);
   if (!core_.options.keep_by_default) return {};
@@ -117,6 +136,7 @@ Result<void> Files::fallocate(OpenFile& file, int mode, std::uint64_t offset,
                          mode == FALLOC_FL_ZERO_RANGE ||
                          mode == (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE);
   if (!supported) return fail(EOPNOTSUPP, "fallocate mode");
+  TRY(check_unfinished(*file.inode));
   const int fd = TRY(file.descriptor());
   TRY(strip_on_write(file, caller));
   while (::fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0) {
@@ -135,6 +155,7 @@ Result<std::uint64_t> Files::seek(OpenFile& file, std::uint64_t offset, int when
 Result<std::uint64_t> Files::copy_range(OpenFile& from, std::uint64_t from_offset, OpenFile& to,
                                         std::uint64_t to_offset, std::uint64_t length,
                                         const Caller& caller) {
+  TRY(check_unfinished(*to.inode));
   const int in = TRY(from.descriptor());
   const int out = TRY(to.descriptor());
   TRY(strip_on_write(to, caller));

@@ -98,6 +98,9 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller) 
     return fail(checked.error().code == ENOENT ? ESTALE : checked.error().code,
                 checked.error().what);
   std::unique_lock lock(inode->mutex);
+  const bool changes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
+  if (changes && (inode->record.flags & kInodeFirstWriter) != 0)
+    return fail(EEXIST, "a prefix file has one writer");
   if ((flags & O_TRUNC) != 0) {
     Tier* tier = TRY(core_.devices->of(*inode));
     TRY(truncate_at_open(*inode, *tier, caller));
@@ -184,13 +187,21 @@ Result<Created> Files::finish_create(Namespace::Made&& made, int flags, pid_t op
 Result<Created> Files::create(InodeNumber parent, std::string_view name, mode_t mode, int flags,
                               const Caller& caller) {
   mode = (mode & ~static_cast<mode_t>(S_IFMT)) | S_IFREG;
+  // Who only reads what he makes writes nothing that a close could publish.
+  const bool writable = (flags & O_ACCMODE) != O_RDONLY;
+  const DataState state = writable ? DataState::kUnpublished : DataState::kPublished;
   Result<Created> created = finish_create(
-      TRY(names_.make(parent, name,
-                      {.mode = mode, .rdev = 0, .target = {}, .state = DataState::kUnpublished},
+      TRY(names_.make(parent, name, {.mode = mode, .rdev = 0, .target = {}, .state = state},
                       caller)),
       flags, caller.pid);
   // A create(2) that fails leaves no name.
-  if (!created.ok()) static_cast<void>(names_.unlink(parent, name).ok());
+  if (!created.ok()) {
+    static_cast<void>(names_.unlink(parent, name).ok());
+    return created;
+  }
+  if (!writable && core_.on_unwritten) core_.on_unwritten(created->entry.inode);
+  // Nobody else finds a prefix file before it is whole, and nobody a temporary after its rename.
+  if (names_.native().holds(parent)) created->entry.entry_timeout_s = 0;
   return created;
 }
 

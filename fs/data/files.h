@@ -50,6 +50,8 @@ class Files {
   Result<void> start_rewrite(Inode& inode);
   Result<int> backing_id_of(Inode& inode, Tier& tier, int fd);
   Result<void> strip_on_write(OpenFile& file, const Caller& caller);
+  Result<bool> is_empty_and_unfinished(Inode& inode);
+  Result<void> check_unfinished(Inode& inode);
 
   Core& core_;
   Namespace& names_;

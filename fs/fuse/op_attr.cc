@@ -36,18 +36,18 @@ SetAttributes decode(const struct stat& attributes, int to_set) noexcept {
 
 }  // namespace
 
-void op_getattr(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) noexcept {
+void op_getattr(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kGetattr);
-  const Result<AttributesReply> attributes = reply.volume().attributes(inode);
+  const Result<AttributesReply> attributes = reply.volume().attributes(inode, reply.file(info));
   if (!attributes) return reply.error(attributes.error());
   reply.attributes(*attributes);
 }
 
 #ifdef KVCACHEFS_HAVE_STATX
 // The kernel asks so when somebody wants the time of birth.
-void op_statx(fuse_req_t request, fuse_ino_t inode, int, int, fuse_file_info*) noexcept {
+void op_statx(fuse_req_t request, fuse_ino_t inode, int, int, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kGetattr);
-  const Result<AttributesReply> attributes = reply.volume().attributes(inode);
+  const Result<AttributesReply> attributes = reply.volume().attributes(inode, reply.file(info));
   if (!attributes) return reply.error(attributes.error());
   reply.statx(*attributes);
 }

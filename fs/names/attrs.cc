@@ -12,6 +12,7 @@
 #include "fs/life/states.h"
 #include "fs/names/credentials.h"
 #include "fs/names/namespace.h"
+#include "fs/names/native_map.h"
 #include "fs/node/attributes.h"
 
 namespace kvcachefs {
@@ -89,8 +90,8 @@ Result<AttributesReply> Attributes::reply_of(const InodePtr& inode) {
                          .timeout_s = attribute_timeout(*inode)};
 }
 
-Result<AttributesReply> Attributes::attributes(InodeNumber number) {
-  const InodePtr inode = TRY(core_.table.get(number));
+Result<AttributesReply> Attributes::attributes(InodeNumber number, const OpenFile* file) {
+  const InodePtr inode = file != nullptr ? file->inode : TRY(core_.table.get(number));
   return reply_of(inode);
 }
 
@@ -98,6 +99,7 @@ Result<AttributesReply> Attributes::attributes(InodeNumber number) {
 Result<void> Attributes::change_data(const InodePtr& inode, const SetAttributes& change,
                                      OpenFile* file) {
   const std::lock_guard lock(inode->mutex);
+  if (change.size && is_final(inode->record)) return fail(EEXIST, "a published prefix file");
   Tier* tier = TRY(core_.devices->of(*inode));
   // Its stamp is about to change: from `published` on that must be known first, or a crash
   // right now would read as "never published". A sealed file that only gets other times keeps

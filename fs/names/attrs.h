@@ -11,7 +11,7 @@ class Attributes {
   explicit Attributes(Core& core) : core_(core) {}
 
   // As the methods of the same names in fs/volume.h.
-  Result<AttributesReply> attributes(InodeNumber inode);
+  Result<AttributesReply> attributes(InodeNumber inode, const OpenFile* file);
   Result<AttributesReply> set_attributes(InodeNumber inode, const SetAttributes& change,
                                          OpenFile* file, const Caller& caller);
   Result<void> set_xattr(InodeNumber inode, std::string_view name, std::string_view value,

@@ -31,6 +31,13 @@ bool in_group(const Caller& caller, gid_t group) {
   return false;
 }
 
+bool is_same_process(const Caller& caller, pid_t thread) {
+  if (caller.pid <= 0 || thread <= 0) return false;
+  if (caller.pid == thread) return true;
+  struct stat status {};
+  return ::stat((proc_of(caller) + "/task/" + std::to_string(thread)).c_str(), &status) == 0;
+}
+
 bool is_another_process(const Caller& caller, pid_t thread) {
   if (caller.pid == thread || caller.pid <= 0 || thread <= 0) return false;
   struct stat status {};

@@ -11,6 +11,9 @@ namespace kvcachefs {
 
 [[nodiscard]] bool in_group(const Caller& caller, gid_t group);
 
+// Whether the caller is in the same process as the thread `thread`, which can be seen and lives.
+[[nodiscard]] bool is_same_process(const Caller& caller, pid_t thread);
+
 // Whether the caller is in another process than the thread `thread`, as far as can be seen: not
 // when either is invisible, or when that thread has ended.
 [[nodiscard]] bool is_another_process(const Caller& caller, pid_t thread);

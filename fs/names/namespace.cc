@@ -8,6 +8,7 @@
 #include "fs/acl/acl.h"
 #include "fs/life/drop.h"
 #include "fs/life/states.h"
+#include "fs/names/credentials.h"
 #include "fs/node/attributes.h"
 
 namespace kvcachefs {
@@ -106,6 +107,7 @@ Result<InodeNumber> Namespace::parent_of(InodeNumber directory) {
 
 Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const Caller& caller,
                                 double* miss_timeout_s) {
+  if (miss_timeout_s != nullptr) *miss_timeout_s = native_.miss_timeout(parent);
   if (name == ".") {
     const InodePtr self = TRY(core_.table.get(parent));
     return entry_of(self);
@@ -130,12 +132,22 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
               dentry->inode);
     return fail(ENOENT, "no such inode");
   }
+  const std::optional<pid_t> writer =
+      native_.holds(parent) ? writer_under_hash(**inode) : std::nullopt;
+  if (writer && !is_same_process(caller, *writer)) {
+    // It may be whole the next moment.
+    if (miss_timeout_s != nullptr) *miss_timeout_s = 0;
+    if (block) core_.knowledge.looked_up(*block, caller.pid, false);
+    core_.counters.lookup_misses.fetch_add(1, std::memory_order_relaxed);
+    return fail(ENOENT, "being written");
+  }
   Result<Entry> entry = entry_of(*inode);
   if (block && (*inode)->is_file()) {
     if (!block->temporary) (*inode)->block.store(block->number, std::memory_order_relaxed);
     if (entry.ok()) entry->entry_timeout_s = kBlockTimeout;
     core_.knowledge.looked_up(*block, caller.pid, entry.ok());
   }
+  if (entry.ok() && (writer || !native_.keeps(parent, name))) entry->entry_timeout_s = 0;
   auto& counter = entry.ok() ? core_.counters.lookup_hits : core_.counters.lookup_misses;
   counter.fetch_add(1, std::memory_order_relaxed);
   return entry;
@@ -184,6 +196,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   const std::lock_guard lock(directory->mutex);
   if (directory->record.nlink == 0) return undo(fail(ENOENT, "the directory was removed"));
   record.mode = static_cast<std::uint32_t>(what.mode);
+  if (S_ISREG(what.mode) && native_.is_hash(parent, name)) record.flags |= kInodeFirstWriter;
   if ((directory->record.mode & S_ISGID) != 0) {
     record.gid = directory->record.gid;
     if (S_ISDIR(what.mode)) record.mode |= S_ISGID;
@@ -215,7 +228,10 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   edit.put_inode(number, record);
   if (const Result<void> committed = core_.catalog.commit(std::move(edit)); !committed.ok())
     return undo(committed.error());
-  if (!nameless) directory->record = std::move(directory_next);
+  if (!nameless) {
+    directory->record = std::move(directory_next);
+    native_.changed(parent, name, S_ISDIR(what.mode) ? number : 0);
+  }
   count_unsealed(core_, DataState::kNone, record.state);
   made.inode = core_.table.insert(number, std::move(record));
   if (S_ISREG(what.mode)) made.inode->device = made.copy.device;
@@ -223,6 +239,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
     made.inode->block.store(made.block->number, std::memory_order_relaxed);
     made.inode->being_stored.store(!made.block->temporary, std::memory_order_relaxed);
   }
+  made.inode->creator = caller.pid;
   return made;
 }
 
@@ -238,6 +255,7 @@ Result<Entry> Namespace::make_node(InodeNumber parent, std::string_view name, mo
     core_.knowledge.store_done(*made.inode);
     entry.entry_timeout_s = kBlockTimeout;
   }
+  if (!native_.keeps(parent, name)) entry.entry_timeout_s = 0;
   return entry;
 }
 
@@ -249,7 +267,9 @@ Result<Entry> Namespace::make_symlink(InodeNumber parent, std::string_view name,
       TRY(make(parent, name,
                {.mode = S_IFLNK | 0777, .rdev = 0, .target = target, .state = DataState::kNone},
                caller));
-  return entry_of(made.inode);
+  Entry entry = TRY(entry_of(made.inode));
+  if (!native_.keeps(parent, name)) entry.entry_timeout_s = 0;
+  return entry;
 }
 
 Result<std::string> Namespace::read_link(InodeNumber number) {

@@ -5,6 +5,7 @@
 // drops, are ordered by the inode locks, and dentries are read again under them.
 #pragma once
 
+#include "fs/names/native_map.h"
 #include "fs/node/core.h"
 
 namespace kvcachefs {
@@ -49,6 +50,10 @@ class Namespace {
   // The entry of an inode in memory, with one lookup counted.
   Result<Entry> entry_of(const InodePtr& inode);
 
+  // Before the mount answers.
+  Result<void> load_native_map() { return native_.load(core_.catalog); }
+  [[nodiscard]] const NativeMap& native() const noexcept { return native_; }
+
  private:
   Result<InodeNumber> parent_of(InodeNumber directory);
   // unlink and rmdir; `directory`: which of them.
@@ -57,8 +62,15 @@ class Namespace {
   Result<bool> try_rename(const InodePtr& from_dir, std::string_view name,
                           const InodePtr& to_dir, std::string_view new_name, unsigned flags,
                           const Caller& caller);
+  struct NewName {
+    InodeNumber parent = 0;
+    std::string_view name;
+  };
+  // After the commit of a rename onto a published prefix file.
+  void came_second(Inode& second, const Inode& first, const NewName& hash, bool was_in_prefix);
 
   Core& core_;
+  NativeMap native_;
 };
 
 // A dentry that changes between the look and the locks is looked at again; more rounds than

@@ -38,6 +38,8 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
       TRY(prepare_publication(core_, number, next, backing, edit));
     }
     if (next.nlink == 0) edit.remove_orphan_inode(number);
+    if (inode->is_file() && native_.is_hash(new_parent, new_name))
+      next.flags |= kInodeFirstWriter;
     ++next.nlink;
     next.ctime = now;
     edit.put_dentry(new_parent, new_name,
@@ -56,6 +58,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
     entry.entry_timeout_s = kBlockTimeout;
     if (!block->temporary) core_.knowledge.named(*inode, block->number, caller.pid);
   }
+  if (!native_.keeps(new_parent, new_name)) entry.entry_timeout_s = 0;
   core_.knowledge.linked(new_parent, new_name, number);
   return entry;
 }
@@ -88,6 +91,7 @@ Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, b
     TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
     holder->record = std::move(holder_next);
     core_.knowledge.removed(block);
+    native_.changed(parent, name, 0);
     return {};
   }
   return fail(EBUSY, "the name keeps changing");

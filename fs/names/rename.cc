@@ -43,7 +43,43 @@ Result<void> publish_with(Core& core, Inode& inode, Changes& changes, Edit& edit
 
 bool is_directory(const Inode& inode) { return inode.type == S_IFDIR; }
 
+InodeNumber directory_or_none(const Inode& inode) {
+  return is_directory(inode) ? inode.number : 0;
+}
+
+// The hash has its file already, and keeps it: the second copy loses this name and nothing else
+// changes.
+void give_way(Inode& second, const std::string_view name, const DentryRecord& source,
+              Inode& from_dir, UnixNanos now, Changes& changes, Edit& edit) {
+  edit.remove_dentry(from_dir.number, name, source);
+  InodeRecord& gone = changes.of(second);
+  --gone.nlink;
+  gone.ctime = now;
+  if (gone.nlink == 0) edit.put_orphan_inode(second.number);
+  changes.of(from_dir) = touched(changes.of(from_dir), now, 0);
+}
+
 }  // namespace
+
+// The kernel believes that the second copy is under the hash now, and that the first one has lost a
+// name. Both locks are held.
+void Namespace::came_second(Inode& second, const Inode& first, const NewName& hash,
+                            bool was_in_prefix) {
+  native_.note_second(core_.counters, hash.name, first.record.stamp.size,
+                      second.record.stamp.size);
+  if (second.record.nlink == 0) {
+    second.came_second.store(true, std::memory_order_release);
+    core_.table.let_go(second);
+  }
+  if (core_.notifications == nullptr) return;
+  core_.notifications->invalidate_attributes(first.number);
+  core_.notifications->invalidate_attributes(second.number);
+  // It does not keep a name of prefix/ (NativeMap::keeps), and looks again for one that is
+  // stale. What is neither it must be told; not more often than that, for the message waits for the
+  // directory.
+  if (second.record.nlink > 0 && !was_in_prefix)
+    core_.notifications->invalidate_entry(hash.parent, std::string(hash.name));
+}
 
 Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
                                InodeNumber new_parent, std::string_view new_name,
@@ -74,6 +110,11 @@ Result<bool> Namespace::try_rename(const InodePtr& from_dir, std::string_view na
   InodePtr replaced;
   if (target) replaced = TRY(core_.table.get(target->inode));
   if (moved == replaced && !exchange) return true;
+  if (replaced != nullptr && replaced->is_file() && native_.is_hash(to_dir->number, new_name)) {
+    // A first copy that is lost or damaged goes now, and does not stand in the way.
+    const Result<struct stat> first = checked_status(core_, *replaced);
+    if (!first.ok() && first.error().code == ENOENT) return false;
+  }
 
   Knowledge& knowledge = core_.knowledge;
   const auto block_at = [&](const InodePtr& inode, InodeNumber directory,
@@ -98,12 +139,30 @@ Result<bool> Namespace::try_rename(const InodePtr& from_dir, std::string_view na
       if (is_directory(*replaced) && !TRY(core_.catalog.directory_empty(replaced->number)))
         return fail(ENOTEMPTY, "target");
     }
+    // A prefix file stays what it is: the first copy that was published (fs/names/native_map.h).
+    const bool hash = native_.is_hash(to_dir->number, new_name);
+    if (exchange && (hash || native_.is_hash(from_dir->number, name)))
+      return fail(EEXIST, "a prefix file");
+    const bool stands = hash && target && replaced->is_file() &&
+                        replaced->record.state != DataState::kUnpublished;
+    if (stands && !moved->is_file()) return fail(EEXIST, "a prefix file");
     const UnixNanos now = file_clock_now();
     Changes changes;
     changes.records.reserve(4);
     Edit edit;
     replaced_object = moved->record.previous_object != kNoObject;
     TRY(publish_with(core_, *moved, changes, edit));
+    if (stands) {
+      give_way(*moved, name, *source, *from_dir, now, changes, edit);
+      gone_source = TRY(knowledge.remove_rows(edit, from_dir->number, name));
+      TRY(changes.commit(core_, std::move(edit)));
+      came_second(*moved, *replaced, {to_dir->number, new_name},
+                  native_.holds(from_dir->number));
+      knowledge.removed(gone_source);
+      if (replaced_object && core_.on_orphan_object) core_.on_orphan_object();
+      return true;
+    }
+    if (hash && moved->is_file()) changes.of(*moved).flags |= kInodeFirstWriter;
     if (exchange) TRY(publish_with(core_, *replaced, changes, edit));
     changes.of(*moved).ctime = now;
     for (Inode* directory : {from_dir.get(), to_dir.get()})
@@ -152,6 +211,11 @@ Result<bool> Namespace::try_rename(const InodePtr& from_dir, std::string_view na
     if (is_directory(*moved)) Knowledge::put_unread(edit, moved->number);
     if (exchange && is_directory(*replaced)) Knowledge::put_unread(edit, replaced->number);
     TRY(changes.commit(core_, std::move(edit)));
+    native_.changed(from_dir->number, name, exchange ? directory_or_none(*replaced) : 0);
+    native_.changed(to_dir->number, new_name, directory_or_none(*moved));
+    // A copy that was still being written under its hash.
+    if (hash && target && replaced->is_file() && !exchange)
+      native_.note_second(core_.counters, new_name, 0, 0);
   }
   if (is_directory(*moved) || (exchange && is_directory(*replaced))) knowledge.places_changed();
   if (!back || back->number != gone_source) knowledge.removed(gone_source);

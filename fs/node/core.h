@@ -31,6 +31,8 @@ struct Counters {
   std::atomic<std::uint64_t> lost{0};
   std::atomic<std::uint64_t> lookup_hits{0};
   std::atomic<std::uint64_t> lookup_misses{0};
+  std::atomic<std::uint64_t> duplicates{0};
+  std::atomic<std::uint64_t> duplicates_of_other_size{0};
 };
 
 struct Core {

@@ -1,7 +1,7 @@
 // What the daemon holds in memory of one inode, while the kernel knows it, a file of it is
 // open, or work is under way.
 //
-// Everything but `number` and `type` is guarded by `mutex`, "the inode's lock". `record` is
+// Everything but the first three is guarded by `mutex`, "the inode's lock". `record` is
 // always what the catalog holds: a change is made on a copy, committed, and then stored here,
 // all under the lock, so that the commits of one inode are in order. The lock is held across
 // calls into the local database that do not wait for a disk, and never across a sync, a read of
@@ -12,6 +12,7 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
@@ -34,6 +35,10 @@ struct Inode {
 
   const InodeNumber number;
   const std::uint32_t type;  // S_IFMT bits; never changes, so it needs no lock
+  // It came second to the file of its prefix hash and has no other name, but the kernel takes it for
+  // that file until it looks again: by its number there is no such inode, only its open files go on.
+  // Its bytes go with these. Set once, under the lock.
+  std::atomic<bool> came_second{false};
   std::mutex mutex;
   InodeRecord record;
 
@@ -60,6 +65,8 @@ struct Inode {
   std::atomic<std::uint64_t> block{0};
   // It was made under its final name: what stores it is not done before its first publication.
   std::atomic<bool> being_stored{false};
+  // Made under a prefix hash: the thread that did, whose process alone finds it until it is published.
+  pid_t creator = 0;
   // Daemon-served: somebody has opened it for reading since it came into memory.
   bool was_read = false;
   // The backing id of `record.object`, 0: none is registered. One per object: the kernel

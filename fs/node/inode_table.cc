@@ -21,7 +21,8 @@ void InodeTable::gone(Inode* inode) noexcept {
   {
     Shard& shard = shard_of(inode->number);
     const std::lock_guard lock(shard.mutex);
-    if (inode->record.nlink == 0 && shard.lookups.count(inode->number) > 0) {
+    if (inode->record.nlink == 0 && shard.lookups.count(inode->number) > 0 &&
+        !inode->came_second) {
       // Nobody uses it, but the kernel may come back to it: it stays until it is forgotten.
       const InodePtr again(inode, [this](Inode* last) { gone(last); });
       shard.inodes[inode->number] = again;
@@ -51,6 +52,7 @@ Result<InodePtr> InodeTable::get(InodeNumber number) {
   // Each round but the last saw an inode of this shard leave during one database read; an end
   // is certain because that many departures in a row make room for us to win.
   for (;;) {
+    InodePtr inode;  // released after the shard's lock
     std::uint64_t departures = 0;
     bool known_to_kernel = false;
     {
@@ -58,9 +60,14 @@ Result<InodePtr> InodeTable::get(InodeNumber number) {
       departures = shard.departures;
       const auto standing = shard.inodes.find(number);
       if (standing != shard.inodes.end()) {
-        if (InodePtr inode = standing->second.lock()) return inode;
+        inode = standing->second.lock();
         known_to_kernel = shard.lookups.count(number) > 0;
       }
+    }
+    if (inode != nullptr) {
+      if (inode->came_second.load(std::memory_order_acquire))
+        return fail(ESTALE, "another is the file of its prefix hash");
+      return inode;
     }
     std::optional<InodeRecord> record = TRY(catalog_.find_inode(number));
     if (!record || record->nlink == 0) {
@@ -131,6 +138,14 @@ void InodeTable::forget(InodeNumber number, std::uint64_t lookups) {
     nameless = std::move(kept->second);
     shard.nameless.erase(kept);
   }
+}
+
+void InodeTable::let_go(const Inode& inode) {
+  InodePtr recent;  // released after the shard's lock
+  Shard& shard = shard_of(inode.number);
+  const std::lock_guard lock(shard.mutex);
+  if (inode.recent_place != 0) recent.swap(shard.recent[inode.recent_place - 1]);
+  if (recent) recent->recent_place = 0;
 }
 
 void InodeTable::clear() {

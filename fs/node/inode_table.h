@@ -31,8 +31,8 @@ class InodeTable {
   InodeTable(const InodeTable&) = delete;
   InodeTable& operator=(const InodeTable&) = delete;
 
-  // The inode, from memory or from the catalog. Errors: ESTALE (there is none, or it has no
-  // name left), EIO, EBADMSG.
+  // The inode, from memory or from the catalog. Errors: ESTALE (there is none, it has no name
+  // left and nobody uses it, or it came second to the file of its prefix hash), EIO, EBADMSG.
   Result<InodePtr> get(InodeNumber number);
   // The inode if it is in memory.
   InodePtr find(InodeNumber number);
@@ -43,6 +43,10 @@ class InodeTable {
   void add_lookup(const InodePtr& inode);
   // Too large a count is cut at what was counted.
   void forget(InodeNumber number, std::uint64_t lookups);
+
+  // Of an inode that came second: it leaves memory, and goes to the reaper, with its last user. The
+  // kernel may believe in it for long, and has nothing to ask of it any more.
+  void let_go(const Inode& inode);
 
   [[nodiscard]] std::uint64_t size() const noexcept {
     return size_.load(std::memory_order_relaxed);

@@ -53,7 +53,7 @@ TEST(Status, JsonHasTheKeysOfItsContract) {
   EXPECT_EQ(1'000'000'000, status["tiers"][0]["capacity"]);
   EXPECT_EQ(1234567, status["operations"]["lookup"]["count"]);
   for (const char* key : {"inodes_cached", "open_files", "unsealed", "sealed_total", "poisoned",
-                          "damaged", "lost"}) {
+                          "damaged", "lost", "duplicates", "duplicates_of_other_size"}) {
     EXPECT_TRUE(status["counts"].contains(key)) << key;
   }
 }
