@@ -1,0 +1,72 @@
+"""prefix/ with very many names: memory stays bounded, and a listing begins at once and ends."""
+
+import os
+import time
+
+import pytest
+
+import kvmount
+
+NAMES = 10_000_000 if kvmount.FULL else 100_000
+PROCESSES = 4
+LINKS = 60_000  # Of one file; a name is what counts here, and a link is the fastest way to one.
+MIB = 1 << 20
+# RocksDB's bounded caches, the inodes and dentries that are kept, and the program.
+MOST_RSS = 600 * MIB
+MOST_GROWTH = 32 * MIB
+
+
+def name_of(index):
+    return f"{index * 0x9e3779b97f4a7c15 % (1 << 64):016x}{index:016x}"
+
+
+def make_names(top, first, last):
+    for index in range(first, last):
+        os.link(f"{top}/base/{index // LINKS}", f"{top}/prefix/{name_of(index)}")
+
+
+@pytest.mark.limit(7200 if kvmount.FULL else 150)
+def test_memory_is_bounded_and_a_listing_streams(mounts):
+    mount = mounts()
+    for name in ("prefix", "base"):
+        os.mkdir(f"{mount.mnt}/{name}")
+    for index in range((NAMES - 1) // LINKS + 1):
+        with open(f"{mount.mnt}/base/{index}", "wb") as file:
+            file.write(b"%d" % index)
+    part = NAMES // PROCESSES
+    children = [kvmount.Child(make_names, mount.mnt, n * part, (n + 1) * part)
+                for n in range(PROCESSES)]
+    begin = time.monotonic()
+    try:
+        for child in children:
+            child.result(7200 if kvmount.FULL else 150)
+    finally:
+        for child in children:
+            child.end()
+    made_s = time.monotonic() - begin
+    mount.remount()
+    pid = mount.pid()
+    before = kvmount.rss_bytes(pid)
+    begin = time.monotonic()
+    count, mixed, first_s = 0, 0, None
+    with os.scandir(f"{mount.mnt}/prefix") as entries:
+        for entry in entries:
+            if first_s is None:
+                first_s = time.monotonic() - begin
+            count += 1
+            mixed ^= int(entry.name, 16)
+    listed_s = time.monotonic() - begin
+    after = kvmount.rss_bytes(pid)
+    print(f"{NAMES} names: made in {made_s:.1f} s, first listed after {first_s * 1e3:.1f} ms, all "
+          f"after {listed_s:.1f} s, RSS {before / MIB:.0f} MiB, after the listing "
+          f"{after / MIB:.0f} MiB")
+    assert count == NAMES
+    for index in range(NAMES):
+        mixed ^= int(name_of(index), 16)
+    assert mixed == 0, "a name was listed twice, or one that nobody made"
+    assert first_s < 1 * kvmount.SLOWNESS
+    assert after < MOST_RSS
+    # The block cache of the database fills; the listing itself needs a batch of names.
+    assert after - before < MOST_GROWTH + 256 * MIB * (1 if kvmount.FULL else 0)
+    with open(f"{mount.mnt}/prefix/{name_of(NAMES - 1)}", "rb") as file:
+        assert file.read() == b"%d" % ((NAMES - 1) // LINKS)
