@@ -246,6 +246,7 @@ StatusReport Mount::report() {
   const auto& tiers = volume_->devices();
   for (std::size_t i = 0; i < tiers.size(); ++i) {
     out.tiers.push_back(tier_status(*tiers[i], config_.nvme[i].size_text));
+    out.tiers.back().objects = volume_->objects_on(i);
   }
   out.counts = volume_->counts();
   out.operations = session_->stats().snapshot(now);

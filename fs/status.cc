@@ -44,7 +44,12 @@ json counts_json(const VolumeCounts& counts) {
           {"lost", counts.lost},
           {"duplicates", counts.duplicates},
           {"duplicates_of_other_size", counts.duplicates_of_other_size},
-          {"catalog_memory_bytes", counts.catalog_memory_bytes}};
+          {"catalog_memory_bytes", counts.catalog_memory_bytes},
+          {"blocks", counts.blocks},
+          {"blocks_behind", counts.blocks_behind},
+          {"order_bytes", counts.order_bytes},
+          {"order_dropped", counts.order_dropped},
+          {"invisible_calls", counts.invisible_calls}};
 }
 
 json hit_ratio(const VolumeCounts& counts) {
@@ -193,6 +198,29 @@ void add_counts(std::string& out, const json& status) {
                      format_size(count_of(counts, "catalog_memory_bytes")));
 }
 
+// Of a daemon of another version there may be nothing to say.
+void add_blocks(std::string& out, const json& status) {
+  const json& counts = object_of(status, "counts");
+  if (!counts.contains("blocks")) return;
+  const bool behind = counts.value("blocks_behind", json()) == true;
+  out += fmt::format("  blocks      {} of KV cache, {} of memory for their order{}\n",
+                     grouped(count_of(counts, "blocks")),
+                     format_size(count_of(counts, "order_bytes")),
+                     behind ? "; names are being read" : "");
+  if (const std::uint64_t dropped = count_of(counts, "order_dropped"); dropped > 0) {
+    out += fmt::format("              {} calls not learned from: too many names at once\n",
+                       grouped(dropped));
+  }
+  if (const std::uint64_t invisible = count_of(counts, "invisible_calls"); invisible > 0) {
+    out += fmt::format(
+        "              {} calls of processes that are not visible here: only when their "
+        "blocks\n"
+        "              were used is learned, not their order (containers: share the host's\n"
+        "              pid namespace, hostPID)\n",
+        grouped(invisible));
+  }
+}
+
 void add_operations(std::string& out, const json& status) {
   const json& operations = object_of(status, "operations");
   if (operations.empty() || !operations.is_object()) return;
@@ -268,6 +296,7 @@ Result<std::string> status_text(std::string_view text) {
   add_head(out, status);
   add_tiers(out, status);
   add_counts(out, status);
+  add_blocks(out, status);
   add_operations(out, status);
   return out;
 }

@@ -25,7 +25,7 @@ struct TierStatus {
   std::string size_limit_text;            // as it was given
   std::optional<std::uint64_t> capacity;  // of the filesystem below; absent: it does not answer
   std::optional<std::uint64_t> free;
-  std::optional<std::uint64_t> objects;
+  std::optional<std::uint64_t> objects;  // absent: they are being counted
 };
 
 struct StatusReport {

@@ -6,6 +6,7 @@
 #include "backend/base/log.h"
 #include "fs/data/files.h"
 #include "fs/known/block_keeper.h"
+#include "fs/life/object_walk.h"
 #include "fs/life/reaper.h"
 #include "fs/life/recover.h"
 #include "fs/life/seal.h"
@@ -29,6 +30,7 @@ struct Volume::Parts {
   Sealer sealer{core};
   Reaper reaper{core};
   BlockKeeper keeper{core};
+  ObjectWalk object_walk{core.catalog};
   RecoveryReport recovery;
 };
 
@@ -75,6 +77,7 @@ void Volume::start() {
   parts_->sealer.start();
   parts_->reaper.start();
   parts_->keeper.start();
+  parts_->object_walk.start();
   if (parts_->core.counters.unsealed.load() > 0) parts_->sealer.wake(0);
 }
 
@@ -83,6 +86,7 @@ void Volume::stop(double deadline_s) {
   Parts& parts = *parts_;
   parts.files.release_all();
   parts.core.table.clear();
+  parts.object_walk.stop();
   parts.keeper.stop();
   parts.sealer.stop(std::chrono::milliseconds(static_cast<std::int64_t>(deadline_s * 1000)));
   parts.reaper.stop();
@@ -286,6 +290,13 @@ VolumeCounts Volume::counts() const {
 const RecoveryReport& Volume::recovery() const noexcept { return parts_->recovery; }
 const std::vector<std::unique_ptr<Tier>>& Volume::devices() const noexcept {
   return parts_->core.devices->tiers();
+}
+std::optional<std::uint64_t> Volume::objects_on(std::size_t device) const {
+  Core& core = parts_->core;
+  return core.catalog.object_count().on(core.devices->index_at(device));
+}
+const order::Learner& Volume::order() const noexcept {
+  return parts_->core.knowledge.learner();
 }
 
 }  // namespace kvcachefs

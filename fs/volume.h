@@ -32,6 +32,10 @@
 
 namespace kvcachefs {
 
+namespace order {
+class Learner;
+}
+
 // Who asks.
 struct Caller {
   uid_t uid = 0;
@@ -234,6 +238,10 @@ class Volume {
   [[nodiscard]] VolumeCounts counts() const;
   [[nodiscard]] const RecoveryReport& recovery() const noexcept;
   [[nodiscard]] const std::vector<std::unique_ptr<Tier>>& devices() const noexcept;
+  // Of the device at that place in devices(); nullopt: they are being counted.
+  [[nodiscard]] std::optional<std::uint64_t> objects_on(std::size_t device) const;
+  // What is known of the order of blocks.
+  [[nodiscard]] const order::Learner& order() const noexcept;
 
  private:
   struct Parts;

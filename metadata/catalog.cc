@@ -115,7 +115,14 @@ void Edit::remove_dentry(InodeNumber parent, std::string_view name,
 void Edit::put_object(ObjectId id, const ObjectRecord& record) {
   batch_.put(Table::kObjects, keys::number(id), encode(record));
 }
-void Edit::remove_object(ObjectId id) { batch_.remove(Table::kObjects, keys::number(id)); }
+void Edit::make_object(ObjectId id, const ObjectRecord& record) {
+  put_object(id, record);
+  made_.push_back({.id = id, .device = record.device});
+}
+void Edit::remove_object(ObjectId id, std::uint32_t device) {
+  batch_.remove(Table::kObjects, keys::number(id));
+  removed_.push_back({.id = id, .device = device});
+}
 
 void Edit::put_xattr(InodeNumber inode, std::string_view name, std::string_view value) {
   batch_.put(Table::kXattrs, keys::named(inode, name), std::string(value));
@@ -331,6 +338,19 @@ Result<std::vector<std::pair<InodeNumber, std::string>>> Catalog::list_links(
   return links;
 }
 
+Result<std::vector<ObjectPlace>> Catalog::list_objects(ObjectId after, std::size_t limit) {
+  std::vector<ObjectPlace> objects;
+  if (limit == 0 || after == UINT64_MAX) return objects;
+  TRY(store_->scan(Table::kObjects, "", keys::number(after + 1),
+                   [&](std::string_view key, std::string_view value) {
+                     const auto id = keys::to_number(key);
+                     const Result<ObjectRecord> record = decode_object(value);
+                     if (id && record) objects.push_back({.id = *id, .device = record->device});
+                     return objects.size() < limit;
+                   }));
+  return objects;
+}
+
 Result<std::vector<InodeNumber>> Catalog::list_unsealed(InodeNumber after, std::size_t limit) {
   std::vector<InodeNumber> numbers;
   if (limit == 0 || after == UINT64_MAX) return numbers;
@@ -535,7 +555,14 @@ Result<void> Catalog::commit(Edit&& edit) {
   }
   const Floors::Writing writing(floors_, std::move(entries));
   const DentryCache::Changing changing(dentries_, std::move(dentries));
-  return store_->write(edit.batch_);
+  object_count_.leaving(edit.removed_);
+  const Result<void> written = store_->write(edit.batch_);
+  if (written.ok()) {
+    object_count_.came(edit.made_);
+  } else {
+    object_count_.stayed(edit.removed_);
+  }
+  return written;
 }
 
 Result<void> Catalog::sync() { return store_->sync(); }

@@ -24,12 +24,14 @@
 #include "backend/base/result.h"
 #include "metadata/dentry_cache.h"
 #include "metadata/floors.h"
+#include "metadata/object_count.h"
 #include "metadata/record.h"
 #include "metadata/store.h"
 
 namespace kvcachefs {
 
 using DeviceUuid = std::array<std::uint8_t, 16>;
+inline constexpr std::uint32_t kNoDevice = UINT32_MAX;
 
 // Changes that become visible, and survive a crash, together.
 class Edit {
@@ -40,8 +42,11 @@ class Edit {
   void put_dentry(InodeNumber parent, std::string_view name, const DentryRecord& record);
   // `record` is the one that stands there.
   void remove_dentry(InodeNumber parent, std::string_view name, const DentryRecord& record);
+  // One that is new, and another record of one that is there.
+  void make_object(ObjectId id, const ObjectRecord& record);
   void put_object(ObjectId id, const ObjectRecord& record);
-  void remove_object(ObjectId id);
+  // `device`: of its record; kNoDevice: not known.
+  void remove_object(ObjectId id, std::uint32_t device);
   void put_xattr(InodeNumber inode, std::string_view name, std::string_view value);
   void remove_xattr(InodeNumber inode, std::string_view name);
   // An inode without a name whose file may be open: removed by the reaper, or at the next
@@ -74,6 +79,8 @@ class Edit {
  private:
   friend class Catalog;
   WriteBatch batch_;
+  std::vector<ObjectPlace> made_;
+  std::vector<ObjectPlace> removed_;
 };
 
 // A name that a prefix hash stands in.
@@ -111,6 +118,10 @@ class Catalog {
   Result<std::optional<DentryRecord>> find_dentry(InodeNumber parent, std::string_view name);
   Result<std::optional<InodeRecord>> find_inode(InodeNumber number);
   Result<std::optional<ObjectRecord>> find_object(ObjectId id);
+  // In the order of their ids, those greater than `after`; one that does not decode is passed over.
+  Result<std::vector<ObjectPlace>> list_objects(ObjectId after, std::size_t limit);
+  // Of the objects on each device, from these commits; who begins it must walk the table, too.
+  ObjectCount& object_count() noexcept { return object_count_; }
   Result<std::optional<std::string>> find_xattr(InodeNumber inode, std::string_view name);
   Result<std::vector<std::string>> list_xattrs(InodeNumber inode);
   // Up to `limit` entries with a cookie greater than `after`, in cookie order. Holds no more
@@ -201,6 +212,7 @@ class Catalog {
   std::unique_ptr<Store> store_;
   Floors floors_;
   DentryCache dentries_;
+  ObjectCount object_count_;
   std::atomic<bool> told_{false};
   std::mutex devices_mutex_;
   std::mutex ids_mutex_;

@@ -21,7 +21,7 @@ Result<void> Check::check_objects() {
         problem(kCollect,
                 fmt::format("object {} belongs to no file (inode {})", id, object.inode));
         Edit edit;
-        edit.remove_object(id);
+        edit.remove_object(id, object.device);
         if (object.device < setup_.devices.size()) edit.put_orphan_object(id, object.device);
         return commit(std::move(edit));
       });

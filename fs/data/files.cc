@@ -51,7 +51,7 @@ Result<void> Files::start_rewrite(Inode& inode) {
   next.previous_state = next.state;
   next.object = object;
   Edit edit;
-  edit.put_object(
+  edit.make_object(
       object,
       ObjectRecord{
           .inode = inode.number, .device = copy.device, .chunk_crc32c = {}, .sealed = {}});

@@ -81,6 +81,7 @@ class Knowledge {
   // Clock of the learner: goes on over restarts.
   [[nodiscard]] std::int64_t now() const noexcept;
   order::Learner& learner() noexcept { return learner_; }
+  [[nodiscard]] const order::Learner& learner() const noexcept { return learner_; }
   Places& places() noexcept { return places_; }
   // Set once before the mount answers: there are names to read anew. Queues and returns.
   std::function<void()> on_unread;

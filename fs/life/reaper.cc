@@ -103,7 +103,7 @@ Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers) {
       if (object == kNoObject) continue;
       const Result<std::uint32_t> device = core_.devices->index_of(object);
       if (device.ok()) doomed.push_back({object, *device});
-      edit.remove_object(object);
+      edit.remove_object(object, device.ok() ? *device : kNoDevice);
     }
     if ((record->flags & kInodeHasXattr) != 0) {
       const std::vector<std::string> names = TRY(core_.catalog.list_xattrs(number));

@@ -60,7 +60,7 @@ Result<void> restore_previous(Core& core, Inode& inode) {
   InodeRecord next = inode.record;
   Edit edit;
   const std::uint32_t device = TRY(core.devices->index_of(next.object));
-  edit.remove_object(next.object);
+  edit.remove_object(next.object, device);
   edit.put_orphan_object(next.object, device);
   next.object = next.previous_object;
   next.previous_object = kNoObject;

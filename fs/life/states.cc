@@ -35,7 +35,7 @@ Result<void> prepare_publication(Core& core, InodeNumber number, InodeRecord& re
   enter_state(number, record, DataState::kPublished, edit);
   if (record.previous_object != kNoObject) {
     const std::uint32_t device = TRY(core.devices->index_of(record.previous_object));
-    edit.remove_object(record.previous_object);
+    edit.remove_object(record.previous_object, device);
     edit.put_orphan_object(record.previous_object, device);
     record.previous_object = kNoObject;
     record.previous_state = DataState::kNone;

@@ -173,7 +173,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   if (S_ISREG(what.mode)) {
     record.object = TRY(core_.catalog.next_id());
     made.copy = TRY(core_.devices->create_copy(record.object));
-    edit.put_object(
+    edit.make_object(
         record.object,
         ObjectRecord{
             .inode = number, .device = made.copy.device, .chunk_crc32c = {}, .sealed = {}});

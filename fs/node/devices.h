@@ -45,6 +45,10 @@ class Devices {
   // The device of any object. Errors: as of().
   Result<std::uint32_t> index_of(ObjectId object);
   [[nodiscard]] std::uint32_t sole_index() const noexcept { return index_of_tier_.front(); }
+  // Of tiers()[tier].
+  [[nodiscard]] std::uint32_t index_at(std::size_t tier) const noexcept {
+    return index_of_tier_[tier];
+  }
 
  private:
   Devices(Catalog& catalog, std::vector<std::unique_ptr<Tier>> tiers)

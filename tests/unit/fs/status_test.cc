@@ -78,6 +78,36 @@ TEST(Status, TextBeginsWithTheHealth) {
   }
 }
 
+TEST(Status, TextSaysWhatIsKnownOfBlocks) {
+  StatusReport report = sample();
+  report.counts.blocks = 12345;
+  report.counts.order_bytes = 64 << 20;
+  report.tiers[0].objects = 4711;
+  auto text = status_text(status_json(report));
+  ASSERT_OK(text);
+  for (const char* part : {"12,345 of KV cache", "64 MiB of memory", "4,711 objects"})
+    EXPECT_NE(std::string::npos, text->find(part)) << part << "\n" << *text;
+  for (const char* part : {"hostPID", "not learned", "being read"})
+    EXPECT_EQ(std::string::npos, text->find(part)) << part << "\n" << *text;
+  report.counts.invisible_calls = 7;
+  report.counts.order_dropped = 8;
+  report.counts.blocks_behind = true;
+  text = status_text(status_json(report));
+  ASSERT_OK(text);
+  for (const char* part : {"7 calls of processes that are not visible", "hostPID",
+                           "8 calls not learned from", "names are being read"})
+    EXPECT_NE(std::string::npos, text->find(part)) << part << "\n" << *text;
+  const json counts = json::parse(status_json(report))["counts"];
+  EXPECT_EQ(12345, counts["blocks"]);
+  EXPECT_EQ(7, counts["invisible_calls"]);
+  EXPECT_EQ(8, counts["order_dropped"]);
+  EXPECT_EQ(true, counts["blocks_behind"]);
+  // While they are being counted, and from a daemon that knows none of it.
+  report.tiers[0].objects.reset();
+  EXPECT_EQ(std::string::npos, status_text(status_json(report))->find("objects"));
+  EXPECT_EQ(std::string::npos, status_text(R"({"mountpoint":"/m"})")->find("KV cache"));
+}
+
 TEST(Status, TextSaysWhatIsWrong) {
   StatusReport report = sample();
   report.counts.lost = 1;

@@ -148,7 +148,7 @@ TEST_F(CatalogTest, RemovesWhatWasCommitted) {
   });
   commit([&](Edit& edit) {
     edit.remove_inode(5);
-    edit.remove_object(6);
+    edit.remove_object(6, 0);
     edit.remove_dentry(1, "name", dentry);
     edit.remove_xattr(5, "user.a");
     edit.remove_unsealed(5);
