@@ -156,12 +156,10 @@ ControlServer::~ControlServer() {
 }
 
 std::string ControlServer::answer(std::string_view line) const noexcept {
-  const auto request = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  const auto command = request.is_object() ? request.find("command") : request.end();
-  if (!request.is_object() || command == request.end() || !command->is_string()) {
-    return error_text("the request is not {\"command\": \"…\"}");
-  }
-  auto reply = handler_(command->get<std::string>());
+  std::string problem;
+  const auto request = parse_control_request(line, problem);
+  if (!request) return error_text(problem);
+  auto reply = handler_(*request);
   if (!reply) return error_text(reply.error().what);
   return std::move(*reply);
 }
@@ -217,6 +215,13 @@ void ControlServer::serve() noexcept {
 
 Result<std::string> control_request(const std::string& state, std::string_view command,
                                     std::chrono::milliseconds patience) {
+  ControlRequest request;
+  request.command = command;
+  return control_request(state, request, patience);
+}
+
+Result<std::string> control_request(const std::string& state, const ControlRequest& request,
+                                    std::chrono::milliseconds patience) {
   const std::int64_t deadline = monotonic_now() + std::chrono::nanoseconds{patience}.count();
   const SocketAddress address = TRY(address_in(state));
   const UniqueFd fd{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
@@ -229,10 +234,10 @@ Result<std::string> control_request(const std::string& state, std::string_view c
     if (errno == EAGAIN) return fail(ETIMEDOUT, "control: connect");
     return fail_errno("control: connect");
   }
-  const std::string request = nlohmann::json{{"command", std::string(command)}}.dump() + "\n";
-  if (request.size() > kControlRequestLimit) return fail(EMSGSIZE, "control: request");
-  if (::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
-      static_cast<ssize_t>(request.size())) {
+  const std::string line = encode(request) + "\n";
+  if (line.size() > kControlRequestLimit) return fail(EMSGSIZE, "control: request");
+  if (::send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(line.size())) {
     return fail_errno("control: send");
   }
   std::string reply;

@@ -2,6 +2,9 @@
 //
 //   {"command":"status"}   ->  {"version":…}           or  {"error":"…"}
 //
+// What a request may hold is in control_request.h, what is asked about KV cache in
+// control_queries.h: long listings go page by page, a request each.
+//
 // The socket is in the state directory (mode 0600); the peer must be root or the daemon's own
 // user. One thread serves all; a peer that is slow, silent or too long is dropped, so nobody
 // can hold it up.
@@ -16,6 +19,7 @@
 
 #include "backend/base/result.h"
 #include "backend/base/unique_fd.h"
+#include "fs/control_request.h"
 
 namespace kvcachefs {
 
@@ -28,9 +32,9 @@ inline constexpr std::chrono::seconds kControlDeadline{2};
 
 class ControlServer {
  public:
-  // Answers `command` with a JSON text without line breaks, or an error that becomes {"error":
-  // its text}. Runs on the server's thread.
-  using Handler = std::function<Result<std::string>(const std::string& command)>;
+  // Answers with a JSON text without line breaks, or an error that becomes {"error": its text}.
+  // Runs on the server's thread: what it takes, the next client waits.
+  using Handler = std::function<Result<std::string>(const ControlRequest& request)>;
 
   // Binds `<state>/control.sock`, replacing what a dead daemon left. Clients may connect from now on; they are
   // answered after start(). The caller holds the state directory's lock. Errors: what socket(2) and bind(2) give.
@@ -58,6 +62,10 @@ class ControlServer {
 // Asks the daemon of a state directory. The answer is the JSON line, without its end.
 // Errors: ENOENT and ECONNREFUSED (no daemon), ETIMEDOUT (it does not answer), EACCES,
 // EMSGSIZE.
+Result<std::string> control_request(const std::string& state, const ControlRequest& request,
+                                    std::chrono::milliseconds patience = std::chrono::seconds{
+                                        5});
+// The same for a command without more.
 Result<std::string> control_request(const std::string& state, std::string_view command,
                                     std::chrono::milliseconds patience = std::chrono::seconds{
                                         5});

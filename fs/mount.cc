@@ -20,6 +20,7 @@
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
 #include "backend/superblock.h"
+#include "fs/control_queries.h"
 #include "fs/device_list.h"
 #include "fs/systemd_notify.h"
 #include "metadata/rocksdb_store.h"
@@ -199,7 +200,7 @@ Result<void> Mount::mount_kernel(std::string& problem) {
 
 Result<void> Mount::open_control(std::string& problem) {
   auto control = ControlServer::open(
-      config_.state, [this](const std::string& command) { return answer(command); });
+      config_.state, [this](const ControlRequest& request) { return answer(request); });
   if (!control) {
     problem = fmt::format("control socket: {}: {}: {}: name another directory with --state",
                           control_path_of(config_.state), control.error().what,
@@ -220,13 +221,14 @@ Result<void> Mount::wait_for_answer(AnswerProbe& probe, std::string& problem) {
   return {};
 }
 
-Result<std::string> Mount::answer(const std::string& command) {
-  if (command == "status") return status_json(report());
-  if (command == "stop") {
+Result<std::string> Mount::answer(const ControlRequest& request) {
+  if (request.command == "status") return status_json(report());
+  if (request.command == "stop") {
     ask_to_stop();
     return std::string{"{}"};
   }
-  return fail(EINVAL, "no such command");
+  LearnerOrder order(*catalog_, volume_->order());
+  return answer_query(*catalog_, order, request);
 }
 
 StatusReport Mount::report() {

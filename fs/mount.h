@@ -70,7 +70,7 @@ class Mount {
   Result<void> mount_kernel(std::string& problem);
   Result<void> open_control(std::string& problem);
   Result<void> wait_for_answer(AnswerProbe& probe, std::string& problem);
-  Result<std::string> answer(const std::string& command);
+  Result<std::string> answer(const ControlRequest& request);
   [[nodiscard]] StatusReport report();
 
   enum class Event { kStop, kSessionEnded, kTimeout };

@@ -22,12 +22,15 @@ using testing::TempDir;
 class ControlTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto server =
-        ControlServer::open(dir_.path(), [](const std::string& command) -> Result<std::string> {
-          if (command == "echo") return std::string{R"({"said":"echo"})"};
-          if (command == "big") return "\"" + std::string(300'000, 'x') + "\"";
-          return fail(EINVAL, "no such command");
-        });
+    auto server = ControlServer::open(dir_.path(),
+                                      [](const ControlRequest& request) -> Result<std::string> {
+                                        const std::string& command = request.command;
+                                        if (command == "echo")
+                                          return std::string{R"({"said":"echo"})"};
+                                        if (command == "big")
+                                          return "\"" + std::string(300'000, 'x') + "\"";
+                                        return fail(EINVAL, "no such command");
+                                      });
     ASSERT_OK(server);
     server_ = std::move(*server);
     server_->start();
@@ -126,7 +129,7 @@ TEST(Control, APathMayBeLongerThanASocketAddress) {
   const std::string state = dir / std::string(180, 'd');
   std::filesystem::create_directory(state);
   const auto server = ControlServer::open(
-      state, [](const std::string&) -> Result<std::string> { return std::string{"1"}; });
+      state, [](const ControlRequest&) -> Result<std::string> { return std::string{"1"}; });
   ASSERT_OK(server);
   (*server)->start();
   const auto answer = control_request(state, "any");

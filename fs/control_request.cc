@@ -1,0 +1,86 @@
+#include "fs/control_request.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <charconv>
+
+namespace kvcachefs {
+namespace {
+
+using nlohmann::json;
+
+struct Field {
+  const char* name;
+  std::string ControlRequest::*text;
+};
+constexpr Field kFields[] = {{"command", &ControlRequest::command},
+                             {"word", &ControlRequest::word},
+                             {"after", &ControlRequest::after},
+                             {"model", &ControlRequest::model},
+                             {"runtime", &ControlRequest::runtime}};
+
+// Leaves `out` alone when there is no such field.
+Result<void> read_text(const json& request, const char* name, std::string& out,
+                       std::string& problem) {
+  const auto value = request.find(name);
+  if (value == request.end()) return {};
+  if (!value->is_string()) {
+    problem = fmt::format("\"{}\" is not a string", name);
+    return fail(EINVAL, "request");
+  }
+  const auto& text = value->get_ref<const std::string&>();
+  if (text.size() > kLongestRequestText) {
+    problem = fmt::format("\"{}\" is longer than {} bytes", name, kLongestRequestText);
+    return fail(EINVAL, "request");
+  }
+  out = text;
+  return {};
+}
+
+}  // namespace
+
+std::string block_text(std::uint64_t block) { return fmt::format("{:016x}", block); }
+
+std::optional<std::uint64_t> parse_block(std::string_view text) noexcept {
+  std::uint64_t block = 0;
+  if (text.size() != 16) return std::nullopt;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), block, /*base=*/16);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return block;
+}
+
+Result<ControlRequest> parse_control_request(std::string_view line, std::string& problem) {
+  const json request = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  ControlRequest out;
+  if (request.is_object()) {
+    for (const Field& field : kFields)
+      TRY(read_text(request, field.name, out.*field.text, problem));
+  }
+  if (out.command.empty()) {
+    problem = "the request is not {\"command\": \"…\"}";
+    return fail(EINVAL, "request");
+  }
+  std::string block;
+  TRY(read_text(request, "block", block, problem));
+  if (request.contains("block")) {
+    out.block = parse_block(block);
+    if (!out.block) {
+      problem = "\"block\" is not 16 hex digits";
+      return fail(EINVAL, "request");
+    }
+  }
+  return out;
+}
+
+std::string encode(const ControlRequest& request) {
+  json out = json::object();
+  for (const Field& field : kFields) {
+    if (!(request.*field.text).empty()) out[field.name] = request.*field.text;
+  }
+  if (request.block) out["block"] = block_text(*request.block);
+  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace kvcachefs
