@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -21,12 +22,22 @@ inline constexpr int kExitUsage = 2;
 void add_mount(CLI::App& app, int& exit_code);
 void add_umount(CLI::App& app, int& exit_code);
 void add_status(CLI::App& app, int& exit_code);
+void add_find(CLI::App& app, int& exit_code);
+void add_ls(CLI::App& app, int& exit_code);
+void add_tree(CLI::App& app, int& exit_code);
 void add_fsck(CLI::App& app, int& exit_code);
 
 // The one line that says why a command failed.
 inline void complain(std::string_view problem) {
   fmt::print(stderr, "kvcachefs: {}\n", problem);
   std::fflush(stderr);
+}
+
+// Of records that a listing has passed over.
+inline void complain_damaged(std::uint64_t records) {
+  if (records == 0) return;
+  complain(
+      fmt::format("{} damaged records are not shown: unmount, then kvcachefs fsck", records));
 }
 
 // Breaks a help text into lines that fit beside the option column.

@@ -25,6 +25,9 @@ int main(int argc, char** argv) {
   kvcachefs::add_mount(app, exit_code);
   kvcachefs::add_umount(app, exit_code);
   kvcachefs::add_status(app, exit_code);
+  kvcachefs::add_find(app, exit_code);
+  kvcachefs::add_ls(app, exit_code);
+  kvcachefs::add_tree(app, exit_code);
   kvcachefs::add_fsck(app, exit_code);
   try {
     app.parse(argc, argv);

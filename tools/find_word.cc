@@ -1,0 +1,94 @@
+#include "tools/find_word.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "tools/answers.h"
+
+namespace kvcachefs {
+namespace {
+
+using nlohmann::json;
+
+ControlRequest about(const char* command, const std::string& word) {
+  ControlRequest request;
+  request.command = command;
+  request.word = word;
+  return request;
+}
+
+// Names have lower-case digits; who pastes others means the same.
+std::string lower(std::string word) {
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char byte) { return static_cast<char>(std::tolower(byte)); });
+  return word;
+}
+
+Result<bool> is_held(QuerySource& source, const std::string& hash, std::string& problem) {
+  bool held = false;
+  std::uint64_t damaged = 0;
+  TRY(each_in(
+      source, about("find", hash), "objects",
+      [&](const json&) {
+        held = true;
+        return false;
+      },
+      damaged, problem));
+  return held;
+}
+
+}  // namespace
+
+Result<void> each_in(QuerySource& source, ControlRequest request, const char* array,
+                     const std::function<bool(const json&)>& visit, std::uint64_t& damaged,
+                     std::string& problem) {
+  while (true) {
+    const json page = TRY(source.ask(request, problem));
+    damaged += count_in(page, "damaged");
+    for (const json& element : part_of(page, array)) {
+      if (!visit(element)) return {};
+    }
+    std::string next = text_in(page, "next");
+    if (next.empty()) return {};
+    if (next == request.after) {
+      problem =
+          fmt::format("{}: the daemon's answers do not go on: see its log", request.command);
+      return fail(EBADMSG, "answer");
+    }
+    request.after = std::move(next);
+  }
+}
+
+Result<FoundWord> find_word(QuerySource& source, const std::string& word,
+                            std::string& problem) {
+  using Kind = FoundWord::Kind;
+  const std::string hash = lower(word);
+  if (TRY(is_held(source, hash, problem)))
+    return FoundWord{.kind = Kind::kHash, .word = hash, .hashes = {}};
+  const json session = TRY(source.ask(about("session", word), problem));
+  if (is_true(session, "found"))
+    return FoundWord{.kind = Kind::kSession, .word = word, .hashes = {}};
+  const json beginnings = TRY(source.ask(about("hashes", hash), problem));
+  FoundWord found;
+  for (const json& one : part_of(beginnings, "hashes")) {
+    if (one.is_string()) found.hashes.push_back(one.get<std::string>());
+  }
+  found.more = is_true(beginnings, "more");
+  if (found.hashes.empty()) return found;
+  found.kind = found.hashes.size() == 1 && !found.more ? Kind::kHash : Kind::kAmbiguous;
+  if (found.kind == Kind::kHash) found.word = found.hashes.front();
+  return found;
+}
+
+std::string not_found(const std::string& word, const FoundWord& found) {
+  if (found.kind != FoundWord::Kind::kAmbiguous) {
+    return fmt::format("{}: no file holds this hash, and no session has this name",
+                       visible(word));
+  }
+  return fmt::format("{}: several hashes begin so: {}{}", visible(word),
+                     fmt::join(found.hashes, " "), found.more ? " …" : "");
+}
+
+}  // namespace kvcachefs

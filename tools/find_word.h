@@ -1,0 +1,33 @@
+// What the word of `kvcachefs find` and `tree` means: a hash that some file holds, else a session,
+// else the beginning (8 digits or more) of a hash, like a commit's of git.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tools/query_source.h"
+
+namespace kvcachefs {
+
+struct FoundWord {
+  enum class Kind { kNothing, kHash, kSession, kAmbiguous } kind = Kind::kNothing;
+  std::string word;                 // the whole hash, or the session
+  std::vector<std::string> hashes;  // kAmbiguous: of these
+  bool more = false;                // and of others
+};
+
+// `problem` as of QuerySource::ask().
+Result<FoundWord> find_word(QuerySource& source, const std::string& word, std::string& problem);
+// The line for the user about what is neither kHash nor kSession.
+[[nodiscard]] std::string not_found(const std::string& word, const FoundWord& found);
+
+// Page after page: `array` of each answer, an element at a time, until `visit` returns false.
+// `damaged` becomes the number of records that do not read.
+Result<void> each_in(QuerySource& source, ControlRequest request, const char* array,
+                     const std::function<bool(const nlohmann::json&)>& visit,
+                     std::uint64_t& damaged, std::string& problem);
+
+}  // namespace kvcachefs
