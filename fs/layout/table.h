@@ -203,6 +203,14 @@ inline constexpr Row kRows[] = {
      "kvcache-ai/Mooncake mooncake-store/src/utils.cpp:ResolvePathFromKey @3b5a594; sglang "
      "0.5.23 "
      "python/sglang/srt/mem_cache/storage/mooncake_store/mooncake_store.py"},
+    // Newer ones put the tenant before the key; "default" unless there are several.
+    {Runtime::kMooncakeFile, NameKind::kBlock, "{a-p}/{a-p}/{word}_{hash:64}_{part}",
+     kNoTemporary, FilePolicy::kKeep, kPlain,
+     "mooncake-transfer-engine-non-cuda 0.3.13.post1, as it was seen to write"},
+    {Runtime::kMooncakeFile, NameKind::kBlock,
+     "{a-p}/{a-p}/default_{model@}@{world}@{rank}@{hashint:1-64}@{dtype}{tail@}", kNoTemporary,
+     FilePolicy::kKeep, kPlain,
+     "mooncake-transfer-engine-non-cuda 0.3.13.post1, as it was seen to write"},
     {Runtime::kMooncakeFile, NameKind::kBlock,
      "{a-p}/{a-p}/{model@}@{world}@{rank}@{hashint:1-64}@{dtype}{tail@}", kNoTemporary,
      FilePolicy::kKeep, kPlain,

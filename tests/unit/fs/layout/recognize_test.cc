@@ -166,6 +166,9 @@ TEST(Recognize, SglangNixl) {
 TEST(Recognize, Mooncake) {
   expect_all({
       {"a/p/H_0_k", "mooncake_file block keep hash=H part=0_k"},
+      {"file_per_key_dir/a/p/default_H_0_k", "mooncake_file block keep hash=H part=0_k"},
+      {"a/p/default_m@1@0@3f2a11c0de@bfloat16",
+       "mooncake_file block keep model=m hash=3f2a11c0de world=1 rank=0"},
       {"c/d/m@1@0@3f2a11c0de@bfloat16",
        "mooncake_file block keep model=m hash=3f2a11c0de world=1 rank=0"},
       {"7226212741120.bucket", "mooncake_bucket pool keep immutable"},
