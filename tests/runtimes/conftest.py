@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import zipfile
 
 import pytest
 
@@ -96,29 +95,6 @@ def worker(venv_python):
         return json.loads(output.splitlines()[-1])
 
     return call
-
-
-def unpacked_wheel(requirement, *prefixes):
-    """Directory with the members of a PyPI wheel that lie below `prefixes`; cached in build/.
-
-    For packages whose storage code is a small part of a big wheel.
-    """
-    out = os.path.join(kvmount.ROOT, "build", "wheels", requirement.replace("==", "-"))
-    if os.path.exists(os.path.join(out, "complete")):
-        return out
-    shutil.rmtree(out, ignore_errors=True)
-    download = out + ".download"
-    os.makedirs(download, exist_ok=True)
-    run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:",
-         "--python-version", "3.11", "-d", download, requirement], seconds=600)
-    (wheel,) = [name for name in os.listdir(download) if name.endswith(".whl")]
-    with zipfile.ZipFile(os.path.join(download, wheel)) as archive:
-        archive.extractall(out, [name for name in archive.namelist()
-                                 if name.startswith(prefixes)])
-    shutil.rmtree(download)
-    with open(os.path.join(out, "complete"), "w"):
-        pass
-    return out
 
 
 @pytest.fixture

@@ -33,6 +33,9 @@ class Tensor:
     def __init__(self, array):
         self.array = array
 
+    def __len__(self):
+        return len(self.array)
+
     def numel(self):
         return self.array.size
 
