@@ -13,7 +13,7 @@ import tiers
 import wheels
 
 BLOCKS = 96 if kvmount.FULL else 12
-SIZE = 2 << 20
+SIZE = 1 << 20
 QUEUES = ["use_aio", "use_uring", "use_posix_aio"]
 
 

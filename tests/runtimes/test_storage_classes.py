@@ -21,7 +21,7 @@ FULL_FACTOR = 8 if kvmount.FULL else 1
 
 class Vllm:
     runtime, model = "vllm", "meta-llama_Llama-3.1-8B"
-    blocks, size, files = 32 * FULL_FACTOR, 2 << 20, 1
+    blocks, size, files = 32 * FULL_FACTOR, 1 << 20, 1
     about = {"cpp": True, "o_direct": True}  # what runs in production, not what it falls back to
 
     @staticmethod
@@ -39,7 +39,7 @@ class Vllm:
 
 class SglangFile:
     runtime, model = "sglang_file", "meta-llama-Llama-3.1-8B"
-    blocks, size, files = 16 * FULL_FACTOR, 4 << 20, 1
+    blocks, size, files = 16 * FULL_FACTOR, 2 << 20, 1
     about = {}
 
     @staticmethod
@@ -53,7 +53,7 @@ class SglangFile:
 
 class SglangNixl:
     runtime, model = "sglang_nixl", "meta-llama-Llama-3.1-8B"
-    blocks, size, files = 16 * FULL_FACTOR, 4 << 20, 2  # keys and values
+    blocks, size, files = 16 * FULL_FACTOR, 2 << 20, 2  # keys and values
     about = {"plugin": "POSIX", "path_mode": True, "o_direct": True, "zero_copy": True,
              "cleaner": False}
 
