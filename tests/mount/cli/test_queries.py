@@ -169,8 +169,8 @@ def test_tree_shows_what_was_told(mounts):
     for child, parent in ((1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (6, 3)):
         os.setxattr(f"{mount.mnt}/prefix/{hash_of(child)}", PARENT, hash_of(parent).encode())
     os.makedirs(f"{mount.mnt}/session/s")
-    os.link(f"{mount.mnt}/prefix/{hash_of(0)}", f"{mount.mnt}/session/s/0")
-    os.link(f"{mount.mnt}/prefix/{hash_of(2)}", f"{mount.mnt}/session/s/1")
+    for number in range(3):
+        os.link(f"{mount.mnt}/prefix/{hash_of(number)}", f"{mount.mnt}/session/s/{number}")
 
     def hashes(found, role):
         return [one["object"]["hash"] for one in found if one["role"] == role]
