@@ -159,6 +159,8 @@ Result<bool> Namespace::try_rename(const InodePtr& from_dir, std::string_view na
       came_second(*moved, *replaced, {to_dir->number, new_name},
                   native_.holds(from_dir->number));
       knowledge.removed(gone_source);
+      // Whoever computed it anew may want it soon.
+      if (block) knowledge.stored(block->number);
       if (replaced_object && core_.on_orphan_object) core_.on_orphan_object();
       return true;
     }
