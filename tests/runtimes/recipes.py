@@ -22,6 +22,18 @@ def names():
     return re.findall(r"^<!-- recipe: (\w+) -->$", text(), re.MULTILINE)
 
 
+def rows():
+    """The table at the page's head: (runtime, anchor, checked, known to the mount as, its files are)."""
+    return re.findall(r"^\| \[(.+?)\]\((#.+?)\) \| (.+?) \| (.+?) \| (.+?) \|$", text(),
+                      re.MULTILINE)
+
+
+def policy(layout):
+    """What the page says that files of blocks with this layout are."""
+    (found,) = {re.search(r"`(\w+)`", row[4])[1] for row in rows() if f"`{layout}`" in row[3]}
+    return found
+
+
 class Recipe:
     """The settings of one block of the page, for a mount at `root`.
 

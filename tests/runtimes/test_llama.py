@@ -163,6 +163,7 @@ def test_the_mount_knows_a_slot_file(start, slots):
     if not kvmount.PLAIN:
         path = os.path.join(slots, "state.bin")
         assert tiers.known(path, "runtime") == "llama_cpp"
+        assert tiers.known(path, "policy") == recipes.policy("llama_cpp")
         assert tiers.known(path, "prefix") is None  # A user's name says nothing of the prompt.
 
 

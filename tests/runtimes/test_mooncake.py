@@ -150,5 +150,7 @@ def test_objects_survive_restarts_and_a_removed_file(kind, start, place, shared_
 
     if not kvmount.PLAIN:
         assert {tiers.known(path, "runtime") for path in tiers.files(place)} == {kind}
+        policies = {tiers.known(path, "policy") for path in tiers.files(place)}
+        assert policies == {recipes.policy(kind)}
         keys = tiers.by_prefix(place)
         assert len(keys) == (OBJECTS if kind == "mooncake_file" else 0)  # A bucket holds several.

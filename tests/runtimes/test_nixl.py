@@ -54,6 +54,7 @@ def test_a_pool_survives_restarts(start, place, shared_mount):
         shared_mount.crash()
         load_all(start)
         assert {tiers.known(path, "runtime") for path in tiers.files(place)} == {"lmcache_nixl"}
+        assert {tiers.known(path, "policy") for path in tiers.files(place)} == {"process"}
         assert tiers.by_prefix(place) == {}  # What is in a pool only its owner knows.
 
 

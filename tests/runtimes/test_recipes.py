@@ -20,19 +20,12 @@ def layouts():
     return set(re.findall(r'"(\w+)"', table)) - {"none", "native"}
 
 
-def rows():
-    """The table at the page's head: (runtime, checked, known as, policy)."""
-    found = re.findall(r"^\| \[(.+?)\]\((#.+?)\) \| (.+?) \| (.+?) \| (.+?) \|$", recipes.text(),
-                       re.MULTILINE)
-    assert len(found) >= 15
-    return found
-
-
 def test_every_layout_has_a_recipe_and_every_recipe_a_block():
-    assert {name for row in rows() for name in re.findall(r"`(\w+)`", row[3])} == layouts()
+    assert len(recipes.rows()) >= 15
+    assert {name for row in recipes.rows() for name in re.findall(r"`(\w+)`", row[3])} == layouts()
     titles = re.findall(r"^## (.+)$", recipes.text(), re.MULTILINE)
     anchors = {"#" + re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
-    assert {row[1] for row in rows()} <= anchors
+    assert {row[1] for row in recipes.rows()} <= anchors
     linked = re.findall(r"\]\((?!#|http)([^)#]+)", recipes.text())
     for path in linked:
         assert os.path.exists(os.path.join(os.path.dirname(recipes.PAGE), path)), path
@@ -61,7 +54,7 @@ def test_versions_are_those_that_run():
     with open(os.path.join(HERE, "wheels.py")) as wheels, \
             open(os.path.join(QUICKSTART, "requirements.txt")) as requirements:
         pinned = re.findall(r"[\w-]+==([\w.]+)", wheels.read() + requirements.read())
-    checked = " ".join(row[2] for row in rows() if "run" in row[2])
+    checked = " ".join(row[2] for row in recipes.rows() if "run" in row[2])
     assert len(pinned) >= 5
     for version in pinned:
         assert version in checked, f"{version} is run, the page says: {checked}"

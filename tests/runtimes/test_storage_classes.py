@@ -111,12 +111,29 @@ def test_blocks_survive_restart_and_kill(kind, start, place, shared_mount):
     if not kvmount.PLAIN:
         shared_mount.crash()
         load_all(kind, start)
-        known = tiers.by_prefix(place)
-        assert len(known) == kind.blocks
-        for paths in known.values():
-            assert len(paths) == kind.files
-            assert {tiers.known(path, "runtime") for path in paths} == {kind.runtime}
-            assert {tiers.known(path, "model") for path in paths} == {kind.model}
+        load_all(kind, start)
+        assert_known(kind, start, place, shared_mount)
+
+
+def assert_known(kind, start, place, shared_mount):
+    """The mount's account of a directory that holds all blocks, and was looked up in order."""
+    with start().ready() as tier:
+        keys = [tier.ask("key", number=number) for number in range(kind.blocks)]
+    known = tiers.by_prefix(place)
+    assert known.keys() == set(keys)
+    learned = []
+    for before, key in zip([None, *keys], keys):
+        paths = known[key]
+        assert len(paths) == kind.files
+        assert {tiers.known(path, "runtime") for path in paths} == {kind.runtime}
+        assert {tiers.known(path, "model") for path in paths} == {kind.model}
+        assert {tiers.known(path, "policy") for path in paths} == {recipes.policy(kind.runtime)}
+        assert set(tiers.files_of_prefix(shared_mount.mnt, key)) == set(paths)
+        # A block's second file follows its first, which follows the block before.
+        parents = {tiers.known(path, "parent") for path in paths} - {None, key}
+        assert parents <= {before}
+        learned.append(parents == {before})
+    assert sum(learned) >= 0.9 * (kind.blocks - 1), learned
 
 
 def test_two_processes_store_the_same_blocks(kind, start, place):

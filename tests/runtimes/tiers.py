@@ -115,3 +115,11 @@ def by_prefix(root):
         if prefix is not None:
             found.setdefault(prefix, []).append(path)
     return found
+
+
+def files_of_prefix(mount_point, prefix):
+    """The files to which .kvcachefs/by-prefix resolves a hash."""
+    found = os.path.join(mount_point, ".kvcachefs", "by-prefix", prefix)
+    links = [found] if os.path.islink(found) else [os.path.join(found, name)
+                                                  for name in os.listdir(found)]
+    return [os.path.realpath(link) for link in links]
