@@ -78,7 +78,12 @@ void BlockKeeper::restore() {
     const Result<void> walked = core_.catalog.each_block(
         after,
         [&](std::uint64_t block, const BlockRecord& record) {
-          learner.restore(block, snapshot_in(record));
+          if (record.birth == 0 && record.stamp == 0) {
+            // Published in the last minute before a crash, or since this start.
+            core_.knowledge.stored(block);
+          } else {
+            learner.restore(block, snapshot_in(record));
+          }
           after = block;
           return ++count < kBatch;
         },

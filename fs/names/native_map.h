@@ -7,7 +7,7 @@
 // A file that was published so carries kInodeFirstWriter for ever, whatever its names become; one that
 // carries it and is unpublished is being written under its final name, and a miss to others.
 //
-// The directories of session/ are ordinary ones; session_order.h reads them.
+// The directories of session/ are ordinary ones.
 //
 // Any thread.
 #pragma once
