@@ -180,14 +180,16 @@ Result<ChainLink> Queries::link(std::uint64_t block) {
 Result<ChainPage> Queries::chain(std::uint64_t block) {
   ChainPage page;
   Budget budget;
-  std::optional<std::uint64_t> next = block;
-  do {
-    ChainLink found = TRY(link(*next));
-    next = found.parent ? std::optional(found.parent->name) : std::nullopt;
+  std::uint64_t at = block;
+  while (true) {
+    page.links.push_back(TRY(link(at)));
+    const ChainLink& found = page.links.back();
+    if (!found.parent) return page;
+    at = found.parent->name;
     budget.take(found.object ? found.object->bytes() : 64);
-    page.links.push_back(std::move(found));
-  } while (next && page.links.size() < rows_ && !budget.is_spent());
-  page.next = next;
+    if (page.links.size() >= rows_ || budget.is_spent()) break;
+  }
+  page.next = at;
   return page;
 }
 

@@ -72,13 +72,27 @@ def _by_rename(path, data, directory, name):
     os.rename(temporary, path)
 
 
+def open_nameless(directory):
+    """An open file to give a name to later, and the name that it has where O_TMPFILE does not go
+    (libfuse 3.14): None, or to be unlinked."""
+    try:
+        return os.open(directory, os.O_TMPFILE | os.O_RDWR), None
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+    name = os.path.join(directory, f"nameless-{os.getpid()}-{threading.get_ident()}.tmp")
+    return os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR), name
+
+
 def _by_link(path, data, directory, _):
-    fd = os.open(directory, os.O_TMPFILE | os.O_RDWR)
+    fd, name = open_nameless(directory)
     try:
         os.write(fd, data)
         link_fd(fd, path)
     finally:
         os.close(fd)
+        if name is not None:
+            os.unlink(name)
 
 
 def _in_place(path, data, _, __):

@@ -14,6 +14,7 @@ import pytest
 import kvmount
 from native_calls import (RENAME_EXCHANGE, RENAME_NOREPLACE, copy_file_range, expect_errno,
                           link_fd, publish, read, renameat2)
+from publishers import open_nameless
 
 pytestmark = pytest.mark.short
 
@@ -142,9 +143,11 @@ def test_what_must_be_new_is_refused(shared_mount, prefix):
     expect_errno(errno.EEXIST, os.rename, f"{place}/symlink", final)
     os.mkdir(f"{place}/directory")
     expect_errno(errno.ENOTDIR, os.rename, f"{place}/directory", final)
-    fd = os.open(place, os.O_TMPFILE | os.O_RDWR)
+    fd, nameless = open_nameless(place)
     expect_errno(errno.EEXIST, link_fd, fd, final)
     os.close(fd)
+    if nameless is not None:
+        os.unlink(nameless)
     assert read(final) == b"first" and read(f"{place}/tmp") == b"second"
     for leftover in ("tmp", "symlink"):
         os.unlink(f"{place}/{leftover}")
