@@ -80,7 +80,8 @@ def open_nameless(directory):
     except OSError as error:
         if error.errno != errno.EOPNOTSUPP:
             raise
-    name = os.path.join(directory, f"nameless-{os.getpid()}-{threading.get_ident()}.tmp")
+    # Beside the directory: a kill may leave it.
+    name = f"{directory}-nameless-{os.getpid()}-{threading.get_ident()}.tmp"
     return os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR), name
 
 
