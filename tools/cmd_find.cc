@@ -104,28 +104,14 @@ Result<void> show(QuerySource& source, const FoundWord& found, bool as_json,
 }
 
 int find(const FindArguments& arguments) {
-  std::string problem;
-  if (!is_one_place(arguments.place, problem)) {
-    complain("find: " + problem);
-    return kExitUsage;
-  }
-  const auto source = QuerySource::open(arguments.place, problem);
-  std::uint64_t damaged = 0;
-  const auto look = [&]() -> Result<void> {
-    if (!source) return source.error();
-    const FoundWord found = TRY(find_word(**source, arguments.word, problem));
-    if (found.word.empty()) {
-      problem = not_found(arguments.word, found);
-      return fail(ENOENT, "no such word");
-    }
-    return show(**source, found, arguments.json, damaged, problem);
-  };
-  if (!look().ok()) {
-    complain(problem);
-    return kExitFailed;
-  }
-  complain_damaged(damaged);
-  return kExitOk;
+  return run_with_word(
+      "find", arguments.place, arguments.word,
+      [&](QuerySource& source, const FoundWord& found, std::string& problem) -> Result<void> {
+        std::uint64_t damaged = 0;
+        TRY(show(source, found, arguments.json, damaged, problem));
+        complain_damaged(damaged);
+        return {};
+      });
 }
 
 }  // namespace

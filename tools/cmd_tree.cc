@@ -221,24 +221,10 @@ Result<void> show_trees(QuerySource& source, const TreeArguments& arguments,
 }
 
 int tree(const TreeArguments& arguments) {
-  std::string problem;
-  if (!is_one_place(arguments.place, problem)) {
-    complain("tree: " + problem);
-    return kExitUsage;
-  }
-  const auto source = QuerySource::open(arguments.place, problem);
-  const auto look = [&]() -> Result<void> {
-    if (!source) return source.error();
-    const FoundWord found = TRY(find_word(**source, arguments.word, problem));
-    if (found.word.empty()) {
-      problem = not_found(arguments.word, found);
-      return fail(ENOENT, "no such word");
-    }
-    return show_trees(**source, arguments, found, problem);
-  };
-  if (look().ok()) return kExitOk;
-  complain(problem);
-  return kExitFailed;
+  return run_with_word("tree", arguments.place, arguments.word,
+                       [&](QuerySource& source, const FoundWord& found, std::string& problem) {
+                         return show_trees(source, arguments, found, problem);
+                       });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "tools/answers.h"
+#include "tools/commands.h"
 
 namespace kvcachefs {
 namespace {
@@ -24,6 +25,16 @@ std::string lower(std::string word) {
   std::transform(word.begin(), word.end(), word.begin(),
                  [](unsigned char byte) { return static_cast<char>(std::tolower(byte)); });
   return word;
+}
+
+// The line for the user about what is neither kHash nor kSession.
+std::string not_found(const std::string& word, const FoundWord& found) {
+  if (found.kind != FoundWord::Kind::kAmbiguous) {
+    return fmt::format("{}: no file holds this hash, and no session has this name",
+                       visible(word));
+  }
+  return fmt::format("{}: several hashes begin so: {}{}", visible(word),
+                     fmt::join(found.hashes, " "), found.more ? " …" : "");
 }
 
 Result<bool> is_held(QuerySource& source, const std::string& hash, std::string& problem) {
@@ -82,13 +93,26 @@ Result<FoundWord> find_word(QuerySource& source, const std::string& word,
   return found;
 }
 
-std::string not_found(const std::string& word, const FoundWord& found) {
-  if (found.kind != FoundWord::Kind::kAmbiguous) {
-    return fmt::format("{}: no file holds this hash, and no session has this name",
-                       visible(word));
+int run_with_word(const char* command, const QueryPlace& place, const std::string& word,
+                  const ShowWord& show) {
+  std::string problem;
+  if (!is_one_place(place, problem)) {
+    complain(fmt::format("{}: {}", command, problem));
+    return kExitUsage;
   }
-  return fmt::format("{}: several hashes begin so: {}{}", visible(word),
-                     fmt::join(found.hashes, " "), found.more ? " …" : "");
+  const auto source = QuerySource::open(place, problem);
+  const auto look = [&]() -> Result<void> {
+    if (!source) return source.error();
+    const FoundWord found = TRY(find_word(**source, word, problem));
+    if (found.word.empty()) {
+      problem = not_found(word, found);
+      return fail(ENOENT, "no such word");
+    }
+    return show(**source, found, problem);
+  };
+  if (look().ok()) return kExitOk;
+  complain(problem);
+  return kExitFailed;
 }
 
 }  // namespace kvcachefs

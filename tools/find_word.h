@@ -21,8 +21,12 @@ struct FoundWord {
 
 // `problem` as of QuerySource::ask().
 Result<FoundWord> find_word(QuerySource& source, const std::string& word, std::string& problem);
-// The line for the user about what is neither kHash nor kSession.
-[[nodiscard]] std::string not_found(const std::string& word, const FoundWord& found);
+// What a command about a word does: asks `place` what the word means, and has `show` print a kHash or
+// a kSession. The exit code; what went wrong was said.
+using ShowWord =
+    std::function<Result<void>(QuerySource&, const FoundWord&, std::string& problem)>;
+[[nodiscard]] int run_with_word(const char* command, const QueryPlace& place,
+                                const std::string& word, const ShowWord& show);
 
 // Page after page: `array` of each answer, an element at a time, until `visit` returns false.
 // `damaged` becomes the number of records that do not read.

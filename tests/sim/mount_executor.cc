@@ -32,13 +32,8 @@ std::int64_t MountExecutor::now_ns() const {
 }
 
 void MountExecutor::run(std::size_t pool, std::vector<Task> tasks, Done done) {
-  auto batch = std::make_shared<Batch>();
-  batch->tasks_left = tasks.size();
-  batch->done = std::move(done);
-  if (tasks.empty()) {
-    after(0, [batch] { batch->done(batch->hits); });
-    return;
-  }
+  const auto batch = new_batch(tasks.size(), std::move(done));
+  if (batch == nullptr) return;
   const std::lock_guard lock(mutex_);
   ++batches_;
   for (Task& task : tasks) {

@@ -43,15 +43,6 @@ class MountExecutor : public Executor {
 
  private:
   using Call = std::function<void()>;
-  struct Batch {
-    std::size_t tasks_left = 0;
-    std::vector<BlockId> hits;
-    Done done;
-  };
-  struct QueuedTask {
-    Task task;
-    std::shared_ptr<Batch> batch;
-  };
   struct Pool {
     std::condition_variable more;
     std::deque<QueuedTask> queue;

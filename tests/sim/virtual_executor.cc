@@ -27,13 +27,8 @@ VirtualExecutor::VirtualExecutor(const Runtime& runtime, std::size_t blocks, std
 }
 
 void VirtualExecutor::run(std::size_t pool, std::vector<Task> tasks, Done done) {
-  auto batch = std::make_shared<Batch>();
-  batch->tasks_left = tasks.size();
-  batch->done = std::move(done);
-  if (tasks.empty()) {
-    after(0, [batch] { batch->done(batch->hits); });
-    return;
-  }
+  const auto batch = new_batch(tasks.size(), std::move(done));
+  if (batch == nullptr) return;
   // Threads are woken one after the other, and each takes its own time to begin.
   std::int64_t stagger = 0;
   for (Task& task : tasks) {

@@ -41,15 +41,6 @@ class VirtualExecutor : public Executor {
   void run_all();
 
  private:
-  struct Batch {
-    std::size_t tasks_left = 0;
-    std::vector<BlockId> hits;
-    Done done;
-  };
-  struct QueuedTask {
-    Task task;
-    std::shared_ptr<Batch> batch;
-  };
   struct Pool {
     std::deque<std::uint32_t> idle;  // thread ids, the longest idle first
     std::deque<QueuedTask> queue;
