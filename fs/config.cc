@@ -284,13 +284,19 @@ std::string config_file_of(const std::vector<Assignment>& options,
 }
 
 Result<std::string> read_file(const std::string& path, std::string& problem) {
-  UniqueFd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (!fd) {
+  // A FIFO without a writer is opened at once, and refused.
+  UniqueFd fd{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
+  struct stat status;
+  if (!fd || ::fstat(fd.get(), &status) != 0) {
     return refuse(
         problem,
         fmt::format("--config: {}: {}: name a readable TOML file", path, std::strerror(errno)),
         errno);
   }
+  if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+    return refuse(
+        problem,
+        fmt::format("--config: {}: not a regular file: name a readable TOML file", path));
   std::string text;
   std::array<char, 4096> buffer;
   while (true) {

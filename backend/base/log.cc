@@ -1,14 +1,16 @@
 #include "backend/base/log.h"
 
+#include <fcntl.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+
+#include "backend/base/unique_fd.h"
 
 namespace kvcachefs {
 namespace {
@@ -73,9 +75,10 @@ std::shared_ptr<spdlog::logger> current_logger() {
 Result<void> log_open(const LogTarget& target) {
   if (!target.file.empty()) {
     // spdlog reports a file that cannot be opened by a text: ask first, for the errno.
-    std::FILE* probe = std::fopen(target.file.c_str(), "ae");
-    if (probe == nullptr) return fail_errno("log: open the file");
-    std::fclose(probe);
+    // A FIFO that nobody reads is refused (ENXIO) where it would be waited for.
+    const UniqueFd probe{::open(target.file.c_str(),
+                                O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666)};
+    if (!probe) return fail_errno("log: open the file");
   }
   try {
     std::shared_ptr<spdlog::logger> logger = make_logger(target.file, target.level);

@@ -84,6 +84,14 @@ def test_what_is_not_there(place):
             said=["--state", absent])
 
 
+def test_a_fifo_is_not_waited_for(place):
+    fifo = f"{place.work}/fifo"
+    os.mkfifo(fifo)
+    refused(place, "--nvme", place.nvme, "--config", fifo, place.mnt, code=2,
+            said=["--config", fifo, "not a regular file"])
+    refused(place, "--nvme", place.nvme, "--log", fifo, place.mnt, code=1, said=["--log", fifo])
+
+
 def test_a_mount_point_that_is_no_directory(place):
     with open(f"{place.work}/file", "wb"):
         pass
