@@ -320,8 +320,8 @@ Result<void> Namespace::list(InodeNumber directory, std::uint64_t after, bool pl
           const Result<Entry> found = entry_of(*inode);
           if (found.ok()) {
             listed.plus = *found;
-            // A listing grants nothing: what it shows is looked up again before it is used.
-            listed.plus->entry_timeout_s = 0;
+            // What is still being written under its hash is there for its writer only.
+            listed.plus->entry_timeout_s = native_.holds(directory) ? 0 : kListedTimeout;
           }
         }
         if (!listed.plus) {  // a miss
