@@ -285,7 +285,7 @@ VolumeCounts Volume::counts() const {
                       .order_bytes = order.bytes,
                       .order_dropped = order.not_learned,
                       .invisible_calls = parts_->core.knowledge.invisible_calls(),
-                      .blocks_behind = parts_->keeper.is_behind()};
+                      .blocks_behind = parts_->core.knowledge.is_behind()};
 }
 const RecoveryReport& Volume::recovery() const noexcept { return parts_->recovery; }
 const std::vector<std::unique_ptr<Tier>>& Volume::devices() const noexcept {

@@ -39,7 +39,7 @@ void BlockKeeper::wake() {
   {
     const std::lock_guard lock(mutex_);
     unread_ = true;
-    behind_.store(true, std::memory_order_release);
+    core_.knowledge.set_behind(true);
   }
   changed_.notify_one();
 }
@@ -57,7 +57,7 @@ void BlockKeeper::run() {
     bool end = false;
     {
       std::unique_lock lock(mutex_);
-      if (!again && !unread_) behind_.store(false, std::memory_order_release);
+      if (!again && !unread_) core_.knowledge.set_behind(false);
       changed_.wait_for(lock, kWriteEvery, [this] { return ending_ || unread_; });
       again = again || std::exchange(unread_, false);
       end = ending_;
@@ -205,7 +205,8 @@ Result<void> BlockKeeper::read_name(InodeNumber directory, const DirEntry& entry
   const auto dentry = TRY(core_.catalog.find_dentry(directory, entry.name));
   if (!dentry || dentry->inode != entry.inode) return {};  // who changed it wrote the rows
   Edit edit;
-  const std::uint64_t gone = TRY(core_.knowledge.remove_rows(edit, directory, entry.name));
+  const std::uint64_t gone =
+      TRY(core_.knowledge.remove_rows_found(edit, directory, entry.name));
   if (is_block) core_.knowledge.put_rows(edit, directory, entry.name, entry.inode, *block);
   if (edit.empty()) return {};
   TRY(core_.catalog.commit(std::move(edit)));

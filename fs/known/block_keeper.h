@@ -10,7 +10,6 @@
 // name.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -31,10 +30,6 @@ class BlockKeeper {
   void stop();
   // There are names to read anew.
   void wake();
-  // Whether the tables are behind the names, or the learner behind the tables.
-  [[nodiscard]] bool is_behind() const noexcept {
-    return behind_.load(std::memory_order_acquire);
-  }
 
  private:
   void run();
@@ -53,7 +48,6 @@ class BlockKeeper {
   std::condition_variable changed_;
   bool ending_ = false;  // under mutex_
   bool unread_ = false;  // under mutex_
-  std::atomic<bool> behind_{true};
   std::thread thread_;
 };
 

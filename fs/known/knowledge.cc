@@ -45,17 +45,18 @@ std::int64_t Knowledge::now() const noexcept {
   return began_wall_ns_ + (monotonic_now() - began_ns_);
 }
 
-std::optional<BlockName> Knowledge::block_of(InodeNumber directory, std::string_view name) {
-  if (!catalog_.is_told() && !may_be_recognized(name)) return std::nullopt;
+NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
+  NameLook seen{.block = {}, .age = places_.age()};
+  if (!catalog_.is_told() && !may_be_recognized(name)) return seen;
   const auto place = places_.of(directory);
-  if (!place.ok() || *place == nullptr) return std::nullopt;
+  if (!place.ok() || *place == nullptr) return seen;
   // Kept by the thread: it is asked for each name, and mostly as long as the last time.
   thread_local std::string path;
   path.assign((*place)->path);
   if (!path.empty()) path += '/';
   path += name;
   const std::optional<Recognized> file = recognize(path, (*place)->told);
-  if (!file || file->kind != NameKind::kBlock) return std::nullopt;
+  if (!file || file->kind != NameKind::kBlock) return seen;
   BlockName block{.temporary = file->temporary, .hash = std::string(file->prefix_hash)};
   if (!file->temporary) {
     block.number = block_number(directory, name);
@@ -63,7 +64,8 @@ std::optional<BlockName> Knowledge::block_of(InodeNumber directory, std::string_
     const std::string final_name = final_path(*file);
     block.number = block_number(directory, name_in(final_name));
   }
-  return block;
+  seen.block = std::move(block);
+  return seen;
 }
 
 void Knowledge::put_rows(Edit& edit, InodeNumber directory, std::string_view name,
@@ -77,8 +79,17 @@ void Knowledge::put_rows(Edit& edit, InodeNumber directory, std::string_view nam
 }
 
 Result<std::uint64_t> Knowledge::remove_rows(Edit& edit, InodeNumber directory,
-                                             std::string_view name) {
-  if (!catalog_.is_told() && !may_be_recognized(name)) return std::uint64_t{0};
+                                             std::string_view name, const NameLook& seen) {
+  // With the inode's lock held the keeper cannot come to this name any more.
+  if (!is_settled(seen)) return remove_rows_found(edit, directory, name);
+  if (!seen.block || seen.block->temporary) return std::uint64_t{0};
+  edit.remove_block(seen.block->number);
+  if (!seen.block->hash.empty()) edit.remove_prefix(seen.block->hash, directory, name);
+  return seen.block->number;
+}
+
+Result<std::uint64_t> Knowledge::remove_rows_found(Edit& edit, InodeNumber directory,
+                                                   std::string_view name) {
   const std::uint64_t number = block_number(directory, name);
   const std::optional<BlockRecord> record = TRY(catalog_.find_block(number));
   if (!record) return std::uint64_t{0};
@@ -87,9 +98,14 @@ Result<std::uint64_t> Knowledge::remove_rows(Edit& edit, InodeNumber directory,
   return number;
 }
 
-void Knowledge::places_changed() {
-  places_.changed();
-  if (on_unread) on_unread();
+Knowledge::PlaceChange::PlaceChange(Knowledge& knowledge) : knowledge_(knowledge) {
+  knowledge_.changing_.fetch_add(1);
+}
+
+Knowledge::PlaceChange::~PlaceChange() {
+  knowledge_.places_.changed();
+  if (knowledge_.on_unread) knowledge_.on_unread();
+  knowledge_.changing_.fetch_sub(1);
 }
 
 order::Caller Knowledge::caller(pid_t thread, std::int64_t now_ns) {

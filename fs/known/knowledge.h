@@ -31,25 +31,50 @@ struct BlockName {
   std::string hash;  // as the name shows it; empty: none
 };
 
+// What a name was taken for, and when: places change.
+struct NameLook {
+  std::optional<BlockName> block;
+  std::uint64_t age = 0;  // of Places
+};
+
 class Knowledge {
  public:
+  // Held from before the commit that gives directories other paths or layouts until after it: the rows
+  // of the names below are behind until BlockKeeper has read them anew.
+  class PlaceChange {
+   public:
+    explicit PlaceChange(Knowledge& knowledge);
+    ~PlaceChange();
+    PlaceChange(const PlaceChange&) = delete;
+    PlaceChange& operator=(const PlaceChange&) = delete;
+
+   private:
+    Knowledge& knowledge_;
+  };
+
   Knowledge(Catalog& catalog, InodeTable& table);
 
-  // nullopt: no block's name. A failing database makes names unknown, and is logged by itself.
-  std::optional<BlockName> block_of(InodeNumber directory, std::string_view name);
+  // Without a block: no block's name. A failing database makes names unknown, and is logged by itself.
+  // Not under an inode's lock.
+  NameLook look(InodeNumber directory, std::string_view name);
+  std::optional<BlockName> block_of(InodeNumber directory, std::string_view name) {
+    return look(directory, name).block;
+  }
 
   // ---- in the commit of a name; the caller holds the lock of the inode it leads to ----
 
   // After put_dentry() of a regular file. `block`: block_of() the name.
   void put_rows(Edit& edit, InodeNumber directory, std::string_view name, InodeNumber inode,
                 const BlockName& block);
-  // Beside remove_dentry(). The number of the block that goes, 0: it was none. Errors: EIO,
-  // EBADMSG.
-  Result<std::uint64_t> remove_rows(Edit& edit, InodeNumber directory, std::string_view name);
-  // A directory that is renamed, or told a layout (or no longer). After the commit:
-  // places_changed().
+  // Beside remove_dentry(); `seen`: look() at the name, before the lock. The number of the block that
+  // goes, 0: it was none. Errors: EIO, EBADMSG.
+  Result<std::uint64_t> remove_rows(Edit& edit, InodeNumber directory, std::string_view name,
+                                    const NameLook& seen);
+  // The same by the rows that are there, whatever the name is taken for now.
+  Result<std::uint64_t> remove_rows_found(Edit& edit, InodeNumber directory,
+                                          std::string_view name);
+  // A directory that is renamed, or told a layout (or no longer); within a PlaceChange.
   static void put_unread(Edit& edit, InodeNumber directory) { edit.put_unread(directory); }
-  void places_changed();
 
   // ---- after the commit: what happened, and by whom ----
 
@@ -85,6 +110,9 @@ class Knowledge {
   Places& places() noexcept { return places_; }
   // Set once before the mount answers: there are names to read anew. Queues and returns.
   std::function<void()> on_unread;
+  // Whether names are to be read anew: set by who reads them.
+  void set_behind(bool behind) noexcept { behind_.store(behind); }
+  [[nodiscard]] bool is_behind() const noexcept { return behind_.load(); }
   // Whether the learner has heard of anything since this was asked last.
   bool take_heard() noexcept { return heard_.exchange(false, std::memory_order_relaxed); }
   // Calls of processes that this pid namespace does not show.
@@ -94,6 +122,10 @@ class Knowledge {
 
  private:
   order::Caller caller(pid_t thread, std::int64_t now_ns);
+  // Whether the rows of a name are those of what it was taken for then.
+  [[nodiscard]] bool is_settled(const NameLook& seen) const noexcept {
+    return changing_.load() == 0 && !behind_.load() && seen.age == places_.age();
+  }
   void heard() noexcept {
     if (!heard_.load(std::memory_order_relaxed)) heard_.store(true, std::memory_order_relaxed);
   }
@@ -109,6 +141,8 @@ class Knowledge {
   const std::int64_t began_wall_ns_;
   const std::int64_t began_ns_;
   std::atomic<bool> heard_{false};
+  std::atomic<bool> behind_{true};
+  std::atomic<int> changing_{0};  // PlaceChanges
   std::atomic<std::uint64_t> invisible_{0};
 };
 

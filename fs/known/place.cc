@@ -83,8 +83,20 @@ void Places::keep(Inode* inode, std::shared_ptr<const Place> place) {
   (inode == nullptr ? root_ : inode->place) = std::move(place);
 }
 
+std::uint64_t Places::new_age() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1) + 1;
+}
+
 Result<std::shared_ptr<const Place>> Places::of(InodeNumber directory) {
   const std::uint64_t age = this->age();
+  // A runtime's calls come in runs of one directory.
+  struct Last {
+    InodeNumber directory = 0;
+    std::shared_ptr<const Place> place;
+  };
+  thread_local Last last;
+  if (last.directory == directory && last.place->age == age) return last.place;
   std::vector<std::pair<InodePtr, Step>> path;
   std::shared_ptr<const Place> place;
   for (InodeNumber at = directory;;) {
@@ -107,6 +119,7 @@ Result<std::shared_ptr<const Place>> Places::of(InodeNumber directory) {
     if (place == nullptr) break;
     keep(inode.get(), place);
   }
+  if (place != nullptr) last = {.directory = directory, .place = place};
   return place;
 }
 

@@ -23,23 +23,24 @@ struct Place {
   std::string path;  // relative to the root, without a slash before or behind it
   // By the nearest directory that was told, from this one up.
   std::optional<Runtime> told;
-  std::uint64_t age = 0;  // of Places; it holds as long as that has not changed
+  std::uint64_t age = 0;  // of Places; it holds as long as that has not changed. 0: not kept
 };
 
 class Places {
  public:
-  Places(Catalog& catalog, InodeTable& table) : catalog_(catalog), table_(table) {}
+  Places(Catalog& catalog, InodeTable& table)
+      : catalog_(catalog), table_(table), age_(new_age()) {}
 
   // Null: too deep (4096 bytes of path), or the directory has no name left. Errors: EIO, EBADMSG,
   // ESTALE.
   Result<std::shared_ptr<const Place>> of(InodeNumber directory);
   // After the commit of what changed paths or told layouts.
-  void changed() noexcept { age_.fetch_add(1, std::memory_order_acq_rel); }
-  [[nodiscard]] std::uint64_t age() const noexcept {
-    return age_.load(std::memory_order_acquire);
-  }
+  void changed() noexcept { age_.store(new_age()); }
+  // Of one process no two Places ever have the same.
+  [[nodiscard]] std::uint64_t age() const noexcept { return age_.load(); }
 
  private:
+  static std::uint64_t new_age() noexcept;
   // `inode` null: the root.
   std::shared_ptr<const Place> kept(Inode* inode);
   void keep(Inode* inode, std::shared_ptr<const Place> place);
@@ -48,7 +49,7 @@ class Places {
   InodeTable& table_;
   std::mutex root_mutex_;  // a leaf
   std::shared_ptr<const Place> root_;
-  std::atomic<std::uint64_t> age_{1};
+  std::atomic<std::uint64_t> age_;
 };
 
 // The same without anything kept, for tools and for who asks rarely.

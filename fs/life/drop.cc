@@ -12,7 +12,11 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason)
   std::vector<std::pair<InodeNumber, std::string>> links =
       TRY(core.catalog.list_links(inode->number, 1));
   InodePtr parent;
-  if (!links.empty()) parent = TRY(core.table.get(links.front().first));
+  NameLook seen;
+  if (!links.empty()) {
+    parent = TRY(core.table.get(links.front().first));
+    seen = core.knowledge.look(links.front().first, links.front().second);
+  }
   const LockedInodes locked({inode.get(), parent.get()});
   if (inode->record.nlink == 0) return false;
   InodeRecord next = inode->record;
@@ -26,7 +30,7 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason)
     if (!dentry || dentry->inode != inode->number)
       return true;  // renamed meanwhile: look again
     edit.remove_dentry(parent_number, name, *dentry);
-    block = TRY(core.knowledge.remove_rows(edit, parent_number, name));
+    block = TRY(core.knowledge.remove_rows(edit, parent_number, name, seen));
     --next.nlink;
   } else {
     next.nlink = 0;

@@ -231,16 +231,13 @@ Result<void> Attributes::store_xattr(Inode& inode, std::string_view name,
 
 // The names below mean something else from now on.
 Result<void> Attributes::set_told(Inode& inode, std::string_view value, int flags) {
-  {
-    const std::lock_guard lock(inode.mutex);
-    TRY(check_own_xattr(inode.record, kToldXattr, value));
-    Edit edit;
-    edit.put_told();
-    Knowledge::put_unread(edit, inode.number);
-    TRY(store_xattr(inode, kToldXattr, value, flags, std::move(edit)));
-  }
-  core_.knowledge.places_changed();
-  return {};
+  const Knowledge::PlaceChange change(core_.knowledge);
+  const std::lock_guard lock(inode.mutex);
+  TRY(check_own_xattr(inode.record, kToldXattr, value));
+  Edit edit;
+  edit.put_told();
+  Knowledge::put_unread(edit, inode.number);
+  return store_xattr(inode, kToldXattr, value, flags, std::move(edit));
 }
 
 Result<std::string> Attributes::get_xattr(InodeNumber number, std::string_view name) {
@@ -282,7 +279,9 @@ Result<std::string> Attributes::list_xattrs(InodeNumber number, const Caller& ca
 Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name) {
   if (!is_supported(name)) return fail(EOPNOTSUPP, "xattr namespace");
   const InodePtr inode = TRY(core_.table.get(number));
-  std::unique_lock lock(inode->mutex);
+  std::optional<Knowledge::PlaceChange> change;
+  if (name == kToldXattr) change.emplace(core_.knowledge);
+  const std::lock_guard lock(inode->mutex);
   const bool stands = (inode->record.flags & kInodeHasXattr) != 0 &&
                       TRY(core_.catalog.find_xattr(number, name)).has_value();
   if (!stands) return is_acl(name) ? Result<void>{} : Result<void>{fail(ENODATA, "xattr")};
@@ -293,10 +292,7 @@ Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name)
     next.flags &= ~static_cast<std::uint32_t>(kInodeHasXattr | kInodeHasAcl);
   next.ctime = file_clock_now();
   if (name == kToldXattr) Knowledge::put_unread(edit, number);
-  TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
-  lock.unlock();
-  if (name == kToldXattr) core_.knowledge.places_changed();
-  return {};
+  return commit_record(core_, *inode, std::move(next), std::move(edit));
 }
 
 }  // namespace kvcachefs

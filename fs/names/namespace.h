@@ -58,10 +58,16 @@ class Namespace {
   Result<InodeNumber> parent_of(InodeNumber directory);
   // unlink and rmdir; `directory`: which of them.
   Result<void> remove_name(InodeNumber parent, std::string_view name, bool directory);
-  // One try of a rename; false: the dentries changed between the first look and the locks.
-  Result<bool> try_rename(const InodePtr& from_dir, std::string_view name,
-                          const InodePtr& to_dir, std::string_view new_name, unsigned flags,
-                          const Caller& caller);
+  // The steps of a rename (rename.cc).
+  struct Renaming;
+  // kChanged: the dentries did, between the first look and the locks. kCameSecond: the target is a prefix
+  // file, which stays.
+  enum class Outcome : std::uint8_t { kChanged, kCameSecond, kMoved };
+  Result<void> find_both(Renaming& call, bool no_replace);
+  Result<Outcome> commit_rename(Renaming& call);
+  Result<void> move_names(Renaming& call);
+  Result<void> put_block_rows(Renaming& call, bool moves);
+  void tell_order(const Renaming& call, bool moved, const Caller& caller);
   struct NewName {
     InodeNumber parent = 0;
     std::string_view name;

@@ -69,6 +69,8 @@ Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, b
     const std::optional<DentryRecord> dentry = TRY(core_.catalog.find_dentry(parent, name));
     if (!dentry) return fail(ENOENT, "no such name");
     const InodePtr inode = TRY(core_.table.get(dentry->inode));
+    NameLook seen;
+    if (inode->is_file()) seen = core_.knowledge.look(parent, name);
     const LockedInodes locked({inode.get(), holder.get()});
     if (TRY(core_.catalog.find_dentry(parent, name)) != dentry) continue;
     const bool is_directory = S_ISDIR(inode->record.mode);
@@ -84,7 +86,7 @@ Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, b
     edit.set_frees();
     edit.remove_dentry(parent, name, *dentry);
     std::uint64_t block = 0;
-    if (inode->is_file()) block = TRY(core_.knowledge.remove_rows(edit, parent, name));
+    if (inode->is_file()) block = TRY(core_.knowledge.remove_rows(edit, parent, name, seen));
     if (next.nlink == 0) edit.put_orphan_inode(inode->number);
     InodeRecord holder_next = touched(holder->record, now, directory ? -1 : 0);
     edit.put_inode(parent, holder_next);

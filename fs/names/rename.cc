@@ -81,6 +81,36 @@ void Namespace::came_second(Inode& second, const Inode& first, const NewName& ha
     core_.notifications->invalidate_entry(hash.parent, std::string(hash.name));
 }
 
+// One try: what stands under both names, and what the commit will do.
+struct Namespace::Renaming {
+  const InodePtr& from_dir;
+  const std::string_view name;
+  const InodePtr& to_dir;
+  const std::string_view new_name;
+  const bool exchange;
+
+  DentryRecord source = {};
+  std::optional<DentryRecord> target = {};
+  InodePtr moved = {};
+  InodePtr replaced = {};  // null without a target
+  // Of files; `moved` and, in an exchange, `replaced` are taken for what these say.
+  NameLook at_source = {};
+  NameLook at_target = {};
+
+  bool to_hash = false;  // a prefix file in the making
+  UnixNanos now = 0;
+  Changes changes = {};
+  Edit edit = {};
+  bool replaced_object = false;
+  // Blocks that lost their names; 0: none.
+  std::uint64_t gone_source = 0;
+  std::uint64_t gone_target = 0;
+
+  [[nodiscard]] bool moves_directories() const {
+    return is_directory(*moved) || (exchange && is_directory(*replaced));
+  }
+};
+
 Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
                                InodeNumber new_parent, std::string_view new_name,
                                unsigned flags, const Caller& caller) {
@@ -90,142 +120,182 @@ Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
   const InodePtr from_dir = TRY(core_.table.get(parent));
   const InodePtr to_dir = TRY(core_.table.get(new_parent));
   for (int round = 0; round < kMostRounds; ++round) {
-    if (TRY(try_rename(from_dir, name, to_dir, new_name, flags, caller))) return {};
+    Renaming call{.from_dir = from_dir,
+                  .name = name,
+                  .to_dir = to_dir,
+                  .new_name = new_name,
+                  .exchange = (flags & RENAME_EXCHANGE) != 0};
+    TRY(find_both(call, (flags & RENAME_NOREPLACE) != 0));
+    if (call.moved == call.replaced && !call.exchange) return {};
+    if (call.replaced != nullptr && call.replaced->is_file() &&
+        native_.is_hash(new_parent, new_name)) {
+      // A first copy that is lost or damaged goes now, and does not stand in the way.
+      const Result<struct stat> first = checked_status(core_, *call.replaced);
+      if (!first.ok() && first.error().code == ENOENT) continue;
+    }
+    std::optional<Knowledge::PlaceChange> places;
+    if (call.moves_directories()) places.emplace(core_.knowledge);
+    const Outcome outcome = TRY(commit_rename(call));
+    if (outcome == Outcome::kChanged) continue;
+    tell_order(call, outcome == Outcome::kMoved, caller);
+    if (call.replaced_object && core_.on_orphan_object) core_.on_orphan_object();
+    return {};
   }
   return fail(EBUSY, "the names keep changing");
 }
 
-Result<bool> Namespace::try_rename(const InodePtr& from_dir, std::string_view name,
-                                   const InodePtr& to_dir, std::string_view new_name,
-                                   unsigned flags, const Caller& caller) {
-  const std::optional<DentryRecord> source =
-      TRY(core_.catalog.find_dentry(from_dir->number, name));
-  const std::optional<DentryRecord> target =
-      TRY(core_.catalog.find_dentry(to_dir->number, new_name));
+Result<void> Namespace::find_both(Renaming& call, bool no_replace) {
+  const auto source = TRY(core_.catalog.find_dentry(call.from_dir->number, call.name));
+  call.target = TRY(core_.catalog.find_dentry(call.to_dir->number, call.new_name));
   if (!source) return fail(ENOENT, "no such name");
-  const bool exchange = (flags & RENAME_EXCHANGE) != 0;
-  if (exchange && !target) return fail(ENOENT, "no such name");
-  if (target && (flags & RENAME_NOREPLACE) != 0) return fail(EEXIST, "name");
-  const InodePtr moved = TRY(core_.table.get(source->inode));
-  InodePtr replaced;
-  if (target) replaced = TRY(core_.table.get(target->inode));
-  if (moved == replaced && !exchange) return true;
-  if (replaced != nullptr && replaced->is_file() && native_.is_hash(to_dir->number, new_name)) {
-    // A first copy that is lost or damaged goes now, and does not stand in the way.
-    const Result<struct stat> first = checked_status(core_, *replaced);
-    if (!first.ok() && first.error().code == ENOENT) return false;
+  if (call.exchange && !call.target) return fail(ENOENT, "no such name");
+  if (call.target && no_replace) return fail(EEXIST, "name");
+  call.source = *source;
+  call.moved = TRY(core_.table.get(source->inode));
+  if (call.target) call.replaced = TRY(core_.table.get(call.target->inode));
+  const bool has_files =
+      call.moved->is_file() || (call.replaced != nullptr && call.replaced->is_file());
+  if (has_files) {
+    call.at_source = core_.knowledge.look(call.from_dir->number, call.name);
+    call.at_target = core_.knowledge.look(call.to_dir->number, call.new_name);
   }
+  return {};
+}
 
-  Knowledge& knowledge = core_.knowledge;
-  const auto block_at = [&](const InodePtr& inode, InodeNumber directory,
-                            std::string_view its_name) {
-    return inode->is_file() ? knowledge.block_of(directory, its_name) : std::nullopt;
-  };
-  const std::optional<BlockName> block = block_at(moved, to_dir->number, new_name);
-  std::optional<BlockName> back;
-  if (exchange) back = block_at(replaced, from_dir->number, name);
-  std::uint64_t gone_source = 0;
-  std::uint64_t gone_target = 0;
+Result<Namespace::Outcome> Namespace::commit_rename(Renaming& call) {
+  const InodeNumber from = call.from_dir->number;
+  const InodeNumber to = call.to_dir->number;
+  Inode& moved = *call.moved;
+  Inode* const replaced = call.replaced.get();
+  const LockedInodes locked({call.from_dir.get(), call.to_dir.get(), &moved, replaced});
+  if (TRY(core_.catalog.find_dentry(from, call.name)) != call.source) return Outcome::kChanged;
+  if (TRY(core_.catalog.find_dentry(to, call.new_name)) != call.target)
+    return Outcome::kChanged;
+  if (call.to_dir->record.nlink == 0) return fail(ENOENT, "the directory was removed");
+  if (replaced != nullptr && !call.exchange) {
+    if (is_directory(*replaced) && !is_directory(moved)) return fail(EISDIR, "target");
+    if (!is_directory(*replaced) && is_directory(moved)) return fail(ENOTDIR, "target");
+    if (is_directory(*replaced) && !TRY(core_.catalog.directory_empty(replaced->number)))
+      return fail(ENOTEMPTY, "target");
+  }
+  // A prefix file stays what it is: the first copy that was published (fs/names/native_map.h).
+  call.to_hash = native_.is_hash(to, call.new_name);
+  if (call.exchange && (call.to_hash || native_.is_hash(from, call.name)))
+    return fail(EEXIST, "a prefix file");
+  const bool stands = call.to_hash && replaced != nullptr && replaced->is_file() &&
+                      replaced->record.state != DataState::kUnpublished;
+  if (stands && !moved.is_file()) return fail(EEXIST, "a prefix file");
 
-  bool replaced_object = false;
-  {
-    const LockedInodes locked({from_dir.get(), to_dir.get(), moved.get(), replaced.get()});
-    if (TRY(core_.catalog.find_dentry(from_dir->number, name)) != source) return false;
-    if (TRY(core_.catalog.find_dentry(to_dir->number, new_name)) != target) return false;
-    if (to_dir->record.nlink == 0) return fail(ENOENT, "the directory was removed");
-    if (target && !exchange) {
-      if (is_directory(*replaced) && !is_directory(*moved)) return fail(EISDIR, "target");
-      if (!is_directory(*replaced) && is_directory(*moved)) return fail(ENOTDIR, "target");
-      if (is_directory(*replaced) && !TRY(core_.catalog.directory_empty(replaced->number)))
-        return fail(ENOTEMPTY, "target");
+  call.now = file_clock_now();
+  call.changes.records.reserve(4);
+  call.replaced_object = moved.record.previous_object != kNoObject;
+  TRY(publish_with(core_, moved, call.changes, call.edit));
+  if (stands) {
+    give_way(moved, call.name, call.source, *call.from_dir, call.now, call.changes, call.edit);
+  } else {
+    TRY(move_names(call));
+  }
+  TRY(put_block_rows(call, !stands));
+  TRY(call.changes.commit(core_, std::move(call.edit)));
+  if (stands) {
+    came_second(moved, *replaced, {to, call.new_name}, native_.holds(from));
+    return Outcome::kCameSecond;
+  }
+  native_.changed(from, call.name, call.exchange ? directory_or_none(*replaced) : 0);
+  native_.changed(to, call.new_name, directory_or_none(moved));
+  // A copy that was still being written under its hash.
+  if (call.to_hash && replaced != nullptr && replaced->is_file())
+    native_.note_second(core_.counters, call.new_name, 0, 0);
+  return Outcome::kMoved;
+}
+
+Result<void> Namespace::move_names(Renaming& call) {
+  Changes& changes = call.changes;
+  Edit& edit = call.edit;
+  Inode& moved = *call.moved;
+  Inode* const replaced = call.replaced.get();
+  const auto& target = call.target;
+  if (call.to_hash && moved.is_file()) changes.of(moved).flags |= kInodeFirstWriter;
+  changes.of(moved).ctime = call.now;
+  for (Inode* directory : {call.from_dir.get(), call.to_dir.get()})
+    changes.of(*directory) = touched(changes.of(*directory), call.now, 0);
+  if (is_directory(moved)) {
+    changes.of(*call.from_dir).nlink -= 1;
+    changes.of(*call.to_dir).nlink += 1;
+    Knowledge::put_unread(edit, moved.number);
+  }
+  edit.remove_dentry(call.from_dir->number, call.name, call.source);
+  if (target) edit.remove_dentry(call.to_dir->number, call.new_name, *target);
+  // A replaced name keeps its place in the listing: who replaces each name while he lists them
+  // comes to an end.
+  edit.put_dentry(call.to_dir->number, call.new_name,
+                  {.inode = call.source.inode,
+                   .type = call.source.type,
+                   .cookie = target ? target->cookie : TRY(core_.catalog.next_id())});
+  if (call.exchange) {
+    TRY(publish_with(core_, *replaced, changes, edit));
+    changes.of(*replaced).ctime = call.now;
+    edit.put_dentry(
+        call.from_dir->number, call.name,
+        {.inode = target->inode, .type = target->type, .cookie = call.source.cookie});
+    if (is_directory(*replaced)) {
+      changes.of(*call.to_dir).nlink -= 1;
+      changes.of(*call.from_dir).nlink += 1;
+      Knowledge::put_unread(edit, replaced->number);
     }
-    // A prefix file stays what it is: the first copy that was published (fs/names/native_map.h).
-    const bool hash = native_.is_hash(to_dir->number, new_name);
-    if (exchange && (hash || native_.is_hash(from_dir->number, name)))
-      return fail(EEXIST, "a prefix file");
-    const bool stands = hash && target && replaced->is_file() &&
-                        replaced->record.state != DataState::kUnpublished;
-    if (stands && !moved->is_file()) return fail(EEXIST, "a prefix file");
-    const UnixNanos now = file_clock_now();
-    Changes changes;
-    changes.records.reserve(4);
-    Edit edit;
-    replaced_object = moved->record.previous_object != kNoObject;
-    TRY(publish_with(core_, *moved, changes, edit));
-    if (stands) {
-      give_way(*moved, name, *source, *from_dir, now, changes, edit);
-      gone_source = TRY(knowledge.remove_rows(edit, from_dir->number, name));
-      TRY(changes.commit(core_, std::move(edit)));
-      came_second(*moved, *replaced, {to_dir->number, new_name},
-                  native_.holds(from_dir->number));
-      knowledge.removed(gone_source);
-      // Whoever computed it anew may want it soon.
-      if (block) knowledge.stored(block->number);
-      if (replaced_object && core_.on_orphan_object) core_.on_orphan_object();
-      return true;
-    }
-    if (hash && moved->is_file()) changes.of(*moved).flags |= kInodeFirstWriter;
-    if (exchange) TRY(publish_with(core_, *replaced, changes, edit));
-    changes.of(*moved).ctime = now;
-    for (Inode* directory : {from_dir.get(), to_dir.get()})
-      changes.of(*directory) = touched(changes.of(*directory), now, 0);
-
-    edit.remove_dentry(from_dir->number, name, *source);
-    if (target) edit.remove_dentry(to_dir->number, new_name, *target);
-    gone_source = TRY(knowledge.remove_rows(edit, from_dir->number, name));
-    if (target) gone_target = TRY(knowledge.remove_rows(edit, to_dir->number, new_name));
-    if (exchange) {
-      changes.of(*replaced).ctime = now;
-      edit.put_dentry(from_dir->number, name,
-                      {.inode = target->inode, .type = target->type, .cookie = source->cookie});
-      edit.put_dentry(to_dir->number, new_name,
-                      {.inode = source->inode, .type = source->type, .cookie = target->cookie});
-      if (is_directory(*moved) != is_directory(*replaced)) {
-        const bool to_gains = is_directory(*moved);
-        changes.of(to_gains ? *to_dir : *from_dir).nlink += 1;
-        changes.of(to_gains ? *from_dir : *to_dir).nlink -= 1;
-      }
+  } else if (target) {
+    InodeRecord& gone = changes.of(*replaced);
+    if (is_directory(*replaced)) {
+      gone.nlink = 0;
+      changes.of(*call.to_dir).nlink -= 1;
     } else {
-      // A replaced name keeps its place in the listing: who replaces each name while he lists
-      // them comes to an end.
-      edit.put_dentry(to_dir->number, new_name,
-                      {.inode = source->inode,
-                       .type = source->type,
-                       .cookie = target ? target->cookie : TRY(core_.catalog.next_id())});
-      if (is_directory(*moved)) {
-        changes.of(*from_dir).nlink -= 1;
-        changes.of(*to_dir).nlink += 1;
-      }
-      if (target) {
-        InodeRecord& gone = changes.of(*replaced);
-        if (is_directory(*replaced)) {
-          gone.nlink = 0;
-          changes.of(*to_dir).nlink -= 1;
-        } else {
-          --gone.nlink;
-        }
-        gone.ctime = now;
-        if (gone.nlink == 0) edit.put_orphan_inode(replaced->number);
-      }
+      --gone.nlink;
     }
-    if (block) knowledge.put_rows(edit, to_dir->number, new_name, moved->number, *block);
-    if (back) knowledge.put_rows(edit, from_dir->number, name, replaced->number, *back);
-    if (is_directory(*moved)) Knowledge::put_unread(edit, moved->number);
-    if (exchange && is_directory(*replaced)) Knowledge::put_unread(edit, replaced->number);
-    TRY(changes.commit(core_, std::move(edit)));
-    native_.changed(from_dir->number, name, exchange ? directory_or_none(*replaced) : 0);
-    native_.changed(to_dir->number, new_name, directory_or_none(*moved));
-    // A copy that was still being written under its hash.
-    if (hash && target && replaced->is_file() && !exchange)
-      native_.note_second(core_.counters, new_name, 0, 0);
+    gone.ctime = call.now;
+    if (gone.nlink == 0) edit.put_orphan_inode(replaced->number);
   }
-  if (is_directory(*moved) || (exchange && is_directory(*replaced))) knowledge.places_changed();
-  if (!back || back->number != gone_source) knowledge.removed(gone_source);
-  if (!block || block->number != gone_target) knowledge.removed(gone_target);
-  if (block && !block->temporary) knowledge.named(*moved, block->number, caller.pid);
-  if (back && !back->temporary) knowledge.named(*replaced, back->number, caller.pid);
-  if (replaced_object && core_.on_orphan_object) core_.on_orphan_object();
-  return true;
+  return {};
+}
+
+// `moves`: the names change hands; otherwise the source's goes and nothing else.
+Result<void> Namespace::put_block_rows(Renaming& call, bool moves) {
+  Knowledge& knowledge = core_.knowledge;
+  const InodeNumber from = call.from_dir->number;
+  const InodeNumber to = call.to_dir->number;
+  const bool replaces_file = call.replaced != nullptr && call.replaced->is_file();
+  if (call.moved->is_file())
+    call.gone_source = TRY(knowledge.remove_rows(call.edit, from, call.name, call.at_source));
+  if (!moves) return {};
+  if (replaces_file)
+    call.gone_target = TRY(knowledge.remove_rows(call.edit, to, call.new_name, call.at_target));
+  if (call.moved->is_file() && call.at_target.block)
+    knowledge.put_rows(call.edit, to, call.new_name, call.moved->number, *call.at_target.block);
+  if (call.exchange && replaces_file && call.at_source.block)
+    knowledge.put_rows(call.edit, from, call.name, call.replaced->number,
+                       *call.at_source.block);
+  return {};
+}
+
+// After the locks.
+void Namespace::tell_order(const Renaming& call, bool moved, const Caller& caller) {
+  Knowledge& knowledge = core_.knowledge;
+  const auto& block = call.at_target.block;
+  if (!moved) {
+    knowledge.removed(call.gone_source);
+    // Whoever computed it anew may want it soon.
+    if (block) knowledge.stored(block->number);
+    return;
+  }
+  const auto number_at = [](const InodePtr& inode, const NameLook& seen) {
+    const bool is_block = inode->is_file() && seen.block && !seen.block->temporary;
+    return is_block ? seen.block->number : 0;
+  };
+  const std::uint64_t to = number_at(call.moved, call.at_target);
+  const std::uint64_t back = call.exchange ? number_at(call.replaced, call.at_source) : 0;
+  if (back != call.gone_source) knowledge.removed(call.gone_source);
+  if (to != call.gone_target) knowledge.removed(call.gone_target);
+  if (to != 0) knowledge.named(*call.moved, to, caller.pid);
+  if (back != 0) knowledge.named(*call.replaced, back, caller.pid);
 }
 
 }  // namespace kvcachefs
