@@ -76,6 +76,7 @@ Result<std::unique_ptr<Volume>> Volume::open(
 void Volume::start() {
   parts_->sealer.start();
   parts_->reaper.start();
+  parts_->core.knowledge.start();
   parts_->keeper.start();
   parts_->object_walk.start();
   if (parts_->core.counters.unsealed.load() > 0) parts_->sealer.wake(0);
@@ -87,6 +88,7 @@ void Volume::stop(double deadline_s) {
   parts.files.release_all();
   parts.core.table.clear();
   parts.object_walk.stop();
+  parts.core.knowledge.stop();
   parts.keeper.stop();
   parts.sealer.stop(std::chrono::milliseconds(static_cast<std::int64_t>(deadline_s * 1000)));
   parts.reaper.stop();

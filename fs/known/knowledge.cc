@@ -12,6 +12,8 @@
 namespace kvcachefs {
 namespace {
 
+constexpr pid_t kNobody = -1;
+
 std::string_view name_in(std::string_view path) noexcept {
   return path.substr(path.rfind('/') + 1);
 }
@@ -108,30 +110,31 @@ Knowledge::PlaceChange::~PlaceChange() {
   knowledge_.changing_.fetch_sub(1);
 }
 
-order::Caller Knowledge::caller(pid_t thread, std::int64_t now_ns) {
-  heard();
-  const order::Caller who = processes_.caller(thread, now_ns);
-  if (who.process == 0) invisible_.fetch_add(1, std::memory_order_relaxed);
-  return who;
+void Knowledge::note(OrderNote::What what, std::uint64_t block, pid_t thread) {
+  OrderNote note{.what = what, .block = block, .caller = {}, .when_ns = now()};
+  if (thread >= 0) {
+    note.caller = processes_.caller(thread, note.when_ns);
+    if (note.caller.process == 0 && what != OrderNote::What::kListed)
+      invisible_.fetch_add(1, std::memory_order_relaxed);
+  }
+  // Nobody's order changes by a listing, and what goes is not written.
+  if (what != OrderNote::What::kListed && what != OrderNote::What::kRemoved &&
+      !heard_.load(std::memory_order_relaxed))
+    heard_.store(true, std::memory_order_relaxed);
+  feed_.note(note);
 }
 
 void Knowledge::looked_up(const BlockName& block, pid_t thread, bool hit) {
   if (block.number == 0 || block.temporary) return;
-  const std::int64_t when = now();
-  learner_.probe(block.number, caller(thread, when),
-                 hit ? order::Lookup::kHit : order::Lookup::kMiss, when);
+  note(hit ? OrderNote::What::kHit : OrderNote::What::kMiss, block.number, thread);
 }
 
 void Knowledge::store_began(std::uint64_t block, pid_t thread) {
-  if (block == 0) return;
-  const std::int64_t when = now();
-  learner_.store_start(block, caller(thread, when), when);
+  if (block != 0) note(OrderNote::What::kStoreBegan, block, thread);
 }
 
 void Knowledge::stored(std::uint64_t block) {
-  if (block == 0) return;
-  heard();
-  learner_.published(block, now());
+  if (block != 0) note(OrderNote::What::kStored, block, kNobody);
 }
 
 void Knowledge::named(Inode& inode, std::uint64_t block, pid_t thread) {
@@ -147,20 +150,14 @@ void Knowledge::store_done(Inode& inode) {
 }
 
 void Knowledge::loaded(std::uint64_t block, pid_t thread) {
-  if (block == 0) return;
-  const std::int64_t when = now();
-  learner_.load(block, caller(thread, when), when);
+  if (block != 0) note(OrderNote::What::kLoaded, block, thread);
 }
 
 void Knowledge::removed(std::uint64_t block) {
-  if (block != 0) learner_.forget(block);
+  if (block != 0) note(OrderNote::What::kRemoved, block, kNobody);
 }
 
-void Knowledge::listed(pid_t thread) {
-  const std::int64_t when = now();
-  // Nobody's order changes by it.
-  learner_.enumerated(processes_.caller(thread, when), when);
-}
+void Knowledge::listed(pid_t thread) { note(OrderNote::What::kListed, 0, thread); }
 
 Result<std::uint64_t> Knowledge::number_of(InodeNumber inode) {
   // An inode has few names; those of a session's links are not blocks.
@@ -174,7 +171,7 @@ Result<std::uint64_t> Knowledge::number_of(InodeNumber inode) {
 
 Result<std::string> Knowledge::parent_hash(InodeNumber inode) {
   const std::uint64_t number = TRY(number_of(inode));
-  const std::optional<order::Parent> parent = learner_.parent(number);
+  const std::optional<order::Parent> parent = learner().parent(number);
   if (!parent) return fail(ENODATA, "no block is known before it");
   const std::optional<BlockRecord> record = TRY(catalog_.find_block(parent->name));
   if (!record || record->hash.empty()) return fail(ENODATA, "the block before it has no hash");
@@ -192,8 +189,8 @@ Result<void> Knowledge::set_parent_hash(InodeNumber inode, std::string_view hash
   for (const FoundBlock& found : TRY(find_blocks(catalog_, hash))) {
     if (!is_same_series(*self.file, found.file)) continue;
     if (found.number == number) return fail(EINVAL, "a block does not follow itself");
-    heard();
-    if (!learner_.set_parent(number, found.number, now()))
+    heard_.store(true, std::memory_order_relaxed);
+    if (!learner().set_parent(number, found.number, now()))
       return fail(EINVAL, "the parent was told to follow this block");
     return {};
   }
@@ -224,12 +221,12 @@ Result<void> Knowledge::follow_in_session(InodeNumber directory, std::uint32_t p
     if (found.error().code == ENODATA) return std::optional<std::uint64_t>{};
     return found.error();
   };
-  heard();
+  heard_.store(true, std::memory_order_relaxed);
   // A chain of hashes has one parent: what another session has told cannot differ, but in error.
   if (const auto before = TRY(neighbour(std::int64_t{position} - 1)))
-    learner_.set_parent(number, *before, now());
+    learner().set_parent(number, *before, now());
   if (const auto after = TRY(neighbour(std::int64_t{position} + 1)))
-    learner_.set_parent(*after, number, now());
+    learner().set_parent(*after, number, now());
   return {};
 }
 

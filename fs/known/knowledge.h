@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 
+#include "fs/known/order_feed.h"
 #include "fs/known/place.h"
 #include "fs/known/processes.h"
 #include "fs/order/learner.h"
@@ -76,7 +77,7 @@ class Knowledge {
   // A directory that is renamed, or told a layout (or no longer); within a PlaceChange.
   static void put_unread(Edit& edit, InodeNumber directory) { edit.put_unread(directory); }
 
-  // ---- after the commit: what happened, and by whom ----
+  // ---- after the commit: what happened, and by whom. Noted; the learner is told a moment later ----
 
   void looked_up(const BlockName& block, pid_t thread, bool hit);
   void store_began(std::uint64_t block, pid_t thread);
@@ -105,8 +106,14 @@ class Knowledge {
 
   // Clock of the learner: goes on over restarts.
   [[nodiscard]] std::int64_t now() const noexcept;
-  order::Learner& learner() noexcept { return learner_; }
-  [[nodiscard]] const order::Learner& learner() const noexcept { return learner_; }
+  // Once it has been told all that has happened so far.
+  order::Learner& learner() {
+    feed_.settle();
+    return learner_;
+  }
+  // From when the mount answers on; before and afterwards the learner is told at once.
+  void start() { feed_.start(); }
+  void stop() { feed_.stop(); }
   Places& places() noexcept { return places_; }
   // Set once before the mount answers: there are names to read anew. Queues and returns.
   std::function<void()> on_unread;
@@ -121,13 +128,10 @@ class Knowledge {
   }
 
  private:
-  order::Caller caller(pid_t thread, std::int64_t now_ns);
+  void note(OrderNote::What what, std::uint64_t block, pid_t thread);
   // Whether the rows of a name are those of what it was taken for then.
   [[nodiscard]] bool is_settled(const NameLook& seen) const noexcept {
     return changing_.load() == 0 && !behind_.load() && seen.age == places_.age();
-  }
-  void heard() noexcept {
-    if (!heard_.load(std::memory_order_relaxed)) heard_.store(true, std::memory_order_relaxed);
   }
   // The block of the inode's first name that is one.
   Result<std::uint64_t> number_of(InodeNumber inode);
@@ -138,6 +142,7 @@ class Knowledge {
   Places places_;
   Processes processes_;
   order::Learner learner_;
+  OrderFeed feed_{learner_};
   const std::int64_t began_wall_ns_;
   const std::int64_t began_ns_;
   std::atomic<bool> heard_{false};

@@ -206,20 +206,16 @@ Recognized answer(const Row& row, const Captures& captures) noexcept {
   return file;
 }
 
-using Match = bool(const Pattern&, std::string_view, std::string_view, Captures&) noexcept;
-
-template <Match* matches>
 std::optional<Recognized> first_match(RowSet rows, std::string_view path,
                                       std::string_view cut) noexcept {
   for (; rows != 0; rows &= rows - 1) {
     const auto row = static_cast<std::size_t>(__builtin_ctzll(rows));
     Captures captures;
-    if (matches(kPatterns[row], path, cut, captures)) return answer(kRows[row], captures);
+    if (match(kPatterns[row], path, cut, captures)) return answer(kRows[row], captures);
   }
   return std::nullopt;
 }
 
-template <Match* matches>
 std::optional<Recognized> match_temporary(RowSet rows, std::string_view path,
                                           std::string_view name) noexcept {
   for (std::size_t form = 0; form < std::size(kForms); ++form) {
@@ -229,7 +225,7 @@ std::optional<Recognized> match_temporary(RowSet rows, std::string_view path,
     const RowSet left = rows_of_name(rows & kRowsOfForm[form], stem, completion);
     if (left == 0) continue;
     const std::string_view final_stem = path.substr(0, path.size() - name.size() + stem.size());
-    auto file = first_match<matches>(left, final_stem, completion);
+    auto file = first_match(left, final_stem, completion);
     if (!file) continue;
     file->temporary = true;
     file->final_stem = final_stem;
@@ -239,14 +235,12 @@ std::optional<Recognized> match_temporary(RowSet rows, std::string_view path,
   return std::nullopt;
 }
 
-// `path` may be a name alone, for match_name.
-template <Match* matches>
 std::optional<Recognized> find(RowSet rows, std::string_view path,
                                std::string_view name) noexcept {
   std::optional<Recognized> file;
   if (name.size() > kLongestName) return file;
-  if (looks_temporary(name)) file = match_temporary<matches>(rows, path, name);
-  if (!file) file = first_match<matches>(rows_of_name(rows, name, ""), path, "");
+  if (looks_temporary(name)) file = match_temporary(rows, path, name);
+  if (!file) file = first_match(rows_of_name(rows, name, ""), path, "");
   return file;
 }
 
@@ -263,14 +257,15 @@ std::optional<Recognized> recognize(std::string_view path,
   if (path.size() > kLongestPath) return std::nullopt;
   const std::string_view name = last_component(path);
   const RowSet rows = told ? kToldRows[static_cast<std::size_t>(*told)] : kUntoldRows;
-  auto file = find<match>(rows, path, name);
+  auto file = find(rows, path, name);
   if (file && has_empty_component(path)) return std::nullopt;
   return file;
 }
 
 bool may_be_recognized(std::string_view name) noexcept {
   using namespace layout;
-  return find<match_name>(kUntoldRows, name, name).has_value();
+  if (name.size() > kLongestName) return false;
+  return looks_temporary(name) || rows_of_name(kUntoldRows, name, "") != 0;
 }
 
 std::string final_path(const Recognized& file) {

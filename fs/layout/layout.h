@@ -96,8 +96,8 @@ struct Recognized {
 std::optional<Recognized> recognize(std::string_view path,
                                     std::optional<Runtime> told = std::nullopt) noexcept;
 
-// False when recognize() says nullopt of this name in whatever directory, untold. For callers
-// that would have to put the path together first.
+// False: recognize() says nullopt of this name in whatever directory, untold. For callers that would have
+// to put the path together first; it looks at the ends of the name alone.
 bool may_be_recognized(std::string_view name) noexcept;
 
 // Empty when the name does not tell. Allocates.

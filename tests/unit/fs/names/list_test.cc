@@ -113,7 +113,7 @@ TEST(Listing, PlusCountsALookupForEachEntryThatWasTaken) {
     ASSERT_TRUE(listed.plus);
     EXPECT_EQ(listed.entry.inode, listed.plus->inode);
     EXPECT_EQ(2, listed.plus->attributes.st_size);
-    EXPECT_EQ(0, listed.plus->entry_timeout_s);
+    EXPECT_EQ(1, listed.plus->entry_timeout_s);
     volume->forget(listed.entry.inode, 1);
   }
   EXPECT_EQ(0u, volume->counts().inodes_cached);
