@@ -134,6 +134,13 @@ void Edit::remove_xattr(InodeNumber inode, std::string_view name) {
 void Edit::put_orphan_inode(InodeNumber number) {
   batch_.put(Table::kOrphans, keys::orphan(keys::kOrphanInode, number), {});
 }
+void Edit::put_orphan_inode(InodeNumber number, InodeNumber parent, std::string_view name) {
+  std::string value;
+  value.reserve(sizeof parent + name.size());
+  wire::put_le(value, parent);
+  value += name;
+  batch_.put(Table::kOrphans, keys::orphan(keys::kOrphanInode, number), std::move(value));
+}
 void Edit::remove_orphan_inode(InodeNumber number) {
   batch_.remove(Table::kOrphans, keys::orphan(keys::kOrphanInode, number));
 }
@@ -371,6 +378,23 @@ Result<std::vector<InodeNumber>> Catalog::list_orphan_inodes(std::size_t limit) 
              return numbers.size() < limit;
            }));
   return numbers;
+}
+
+Result<std::optional<std::pair<InodeNumber, std::string>>> Catalog::orphan_name(
+    InodeNumber number) {
+  const auto decode =
+      [](std::string_view value) -> Result<std::optional<std::pair<InodeNumber, std::string>>> {
+    using Name = std::pair<InodeNumber, std::string>;
+    if (value.empty()) return std::optional<Name>{};
+    wire::Reader in(value);
+    const auto parent = in.take<InodeNumber>();
+    std::string name(in.take_rest());
+    if (!in.ok() || name.empty()) return fail(EBADMSG, "orphan record");
+    return std::optional<Name>{std::in_place, parent, std::move(name)};
+  };
+  const std::optional<std::string> value =
+      TRY(store_->get(Table::kOrphans, keys::orphan(keys::kOrphanInode, number)));
+  return decode(value ? std::string_view(*value) : std::string_view{});
 }
 
 Result<std::vector<OrphanObject>> Catalog::list_orphan_objects(ObjectId after,

@@ -52,6 +52,8 @@ class Edit {
   // An inode without a name whose file may be open: removed by the reaper, or at the next
   // start.
   void put_orphan_inode(InodeNumber number);
+  // The same of one whose last name was this, and whose rows of a block stand until it is removed.
+  void put_orphan_inode(InodeNumber number, InodeNumber parent, std::string_view name);
   void remove_orphan_inode(InodeNumber number);
   // A backing file that no inode needs any more: unlinked by the reaper, or at the next start.
   void put_orphan_object(ObjectId id, std::uint32_t device);
@@ -135,6 +137,8 @@ class Catalog {
   // In number order, those greater than `after`.
   Result<std::vector<InodeNumber>> list_unsealed(InodeNumber after, std::size_t limit);
   Result<std::vector<InodeNumber>> list_orphan_inodes(std::size_t limit);
+  // The name that an orphan left rows of; nullopt: none, or it is no orphan.
+  Result<std::optional<std::pair<InodeNumber, std::string>>> orphan_name(InodeNumber number);
   Result<std::vector<OrphanObject>> list_orphan_objects(ObjectId after, std::size_t limit);
   Result<std::optional<BlockRecord>> find_block(std::uint64_t block);
   // In the order of their numbers, those greater than `after` (nullopt: all).

@@ -33,12 +33,14 @@ Result<void> Check::check_blocks() {
       });
 }
 
+// Or had it last, and is still to be removed.
 Result<bool> Check::has_name(InodeNumber inode, std::uint64_t block) {
   constexpr std::size_t kMostNames = 65'000;  // EXT4_LINK_MAX, as fs/names/remove.cc
   for (const auto& [directory, name] : TRY(setup_.catalog.list_links(inode, kMostNames))) {
     if (block_number(directory, name) == block) return true;
   }
-  return false;
+  const auto last = TRY(setup_.catalog.orphan_name(inode));
+  return last && block_number(last->first, last->second) == block;
 }
 
 Result<void> Check::check_block_names() {

@@ -83,8 +83,9 @@ Result<void> Check::check_rows() {
       [](std::string_view key, std::string_view) { return keys::to_number(key).has_value(); }));
   TRY(check_keys(Table::kOrphans, "orphan", [](std::string_view key, std::string_view value) {
     if (!keys::to_orphan(key)) return false;
-    return key.front() == keys::kOrphanInode ||
-           (key.front() == keys::kOrphanObject && value.size() == sizeof(std::uint32_t));
+    if (key.front() == keys::kOrphanInode)
+      return value.empty() || value.size() > sizeof(InodeNumber);
+    return key.front() == keys::kOrphanObject && value.size() == sizeof(std::uint32_t);
   }));
   return check_ids(largest);
 }

@@ -201,7 +201,10 @@ Result<void> BlockKeeper::read_name(InodeNumber directory, const DirEntry& entry
   if (is_block && seen && seen->inode == entry.inode && seen->hash == block->hash) return {};
   Result<InodePtr> inode = core_.table.get(entry.inode);
   if (!inode.ok()) return inode.error().code == ESTALE ? Result<void>{} : inode.error();
-  const std::lock_guard lock((*inode)->mutex);
+  // With the directory's lock, against the removal of rows that an earlier file of the name has left.
+  const Result<InodePtr> holder = core_.table.get(directory);
+  if (!holder.ok()) return holder.error().code == ESTALE ? Result<void>{} : holder.error();
+  const LockedInodes locked({inode->get(), holder->get()});
   const auto dentry = TRY(core_.catalog.find_dentry(directory, entry.name));
   if (!dentry || dentry->inode != entry.inode) return {};  // who changed it wrote the rows
   Edit edit;

@@ -32,7 +32,8 @@ Result<std::optional<ObjectInfo>> Describer::describe(InodeNumber directory,
                                                       const BlockRecord* record) {
   const std::optional<ObjectInfo> nothing;
   const std::optional<InodeRecord> file = TRY(catalog_.find_inode(inode));
-  if (!file || file->state == DataState::kUnpublished || file->state == DataState::kNone)
+  if (!file || file->nlink == 0 || file->state == DataState::kUnpublished ||
+      file->state == DataState::kNone)
     return nothing;
   const std::shared_ptr<const Place> place = TRY(place_of(directory));
   if (place == nullptr) return nothing;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
@@ -39,6 +40,7 @@ void store_snapshot(BlockRecord& record, const order::Snapshot& snapshot) {
 
 Knowledge::Knowledge(Catalog& catalog, InodeTable& table)
     : catalog_(catalog),
+      table_(table),
       places_(catalog, table),
       began_wall_ns_(std::max<std::int64_t>(file_clock_now(), 1)),
       began_ns_(monotonic_now()) {}
@@ -88,6 +90,47 @@ Result<std::uint64_t> Knowledge::remove_rows(Edit& edit, InodeNumber directory,
   edit.remove_block(seen.block->number);
   if (!seen.block->hash.empty()) edit.remove_prefix(seen.block->hash, directory, name);
   return seen.block->number;
+}
+
+std::uint64_t Knowledge::leave_rows(Edit& edit, InodeNumber inode, InodeNumber directory,
+                                    std::string_view name, const NameLook& seen) const {
+  const bool has_none = !seen.block || seen.block->temporary;
+  if (has_none && is_settled(seen)) {
+    edit.put_orphan_inode(inode);
+    return 0;
+  }
+  edit.put_orphan_inode(inode, directory, name);
+  return block_number(directory, name);
+}
+
+Result<void> Knowledge::remove_rows_left(const std::vector<InodeNumber>& inodes) {
+  std::vector<std::tuple<InodeNumber, std::string, InodeNumber>> left;
+  for (const InodeNumber inode : inodes) {
+    if (auto name = TRY(catalog_.orphan_name(inode)))
+      left.emplace_back(name->first, std::move(name->second), inode);
+  }
+  std::sort(left.begin(), left.end());
+  for (auto at = left.begin(); at != left.end();) {
+    const InodeNumber directory = std::get<0>(*at);
+    // Who makes the name anew writes the same rows, and holds the directory's lock.
+    const Result<InodePtr> held = table_.get(directory);
+    if (!held.ok() && held.error().code != ESTALE) return held.error();
+    std::unique_lock<std::mutex> lock;
+    if (held.ok()) lock = std::unique_lock((*held)->mutex);
+    Edit edit;
+    edit.set_frees();
+    std::vector<std::uint64_t> gone;
+    for (; at != left.end() && std::get<0>(*at) == directory; ++at) {
+      const auto& [_, name, inode] = *at;
+      const auto block = TRY(catalog_.find_block(block_number(directory, name)));
+      if (block && block->inode == inode)
+        gone.push_back(TRY(remove_rows_found(edit, directory, name)));
+    }
+    if (!edit.empty()) TRY(catalog_.commit(std::move(edit)));
+    // Again: its last close may have come after the unlink.
+    for (const std::uint64_t block : gone) removed(block);
+  }
+  return {};
 }
 
 Result<std::uint64_t> Knowledge::remove_rows_found(Edit& edit, InodeNumber directory,

@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fs/known/order_feed.h"
 #include "fs/known/place.h"
@@ -71,6 +72,12 @@ class Knowledge {
   // goes, 0: it was none. Errors: EIO, EBADMSG.
   Result<std::uint64_t> remove_rows(Edit& edit, InodeNumber directory, std::string_view name,
                                     const NameLook& seen);
+  // The same when the inode goes with the name: its rows stand until the reaper removes it, and lead
+  // nowhere (remove_rows_left()). A commit with fewer rows is much of the cost of an unlink.
+  std::uint64_t leave_rows(Edit& edit, InodeNumber inode, InodeNumber directory,
+                           std::string_view name, const NameLook& seen) const;
+  // Of inodes that leave_rows() was called for: commits of their own. Not under an inode's lock.
+  Result<void> remove_rows_left(const std::vector<InodeNumber>& inodes);
   // The same by the rows that are there, whatever the name is taken for now.
   Result<std::uint64_t> remove_rows_found(Edit& edit, InodeNumber directory,
                                           std::string_view name);
@@ -139,6 +146,7 @@ class Knowledge {
                                  InodeNumber inode);
 
   Catalog& catalog_;
+  InodeTable& table_;
   Places places_;
   Processes processes_;
   order::Learner learner_;

@@ -88,6 +88,7 @@ void Reaper::run() {
 Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers) {
   if (numbers.empty()) return {};
   std::vector<Doomed> doomed;
+  std::vector<InodeNumber> files;
   Edit edit;
   edit.set_frees();
   for (const InodeNumber number : numbers) {
@@ -111,9 +112,12 @@ Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers) {
     }
     if (is_unsealed(record->state)) edit.remove_unsealed(number);
     count_unsealed(core_, record->state, DataState::kNone);
+    if (S_ISREG(record->mode)) files.push_back(number);
     edit.remove_inode(number);
     edit.remove_orphan_inode(number);
   }
+  // Before the orphans' records, which say what is left.
+  TRY(core_.knowledge.remove_rows_left(files));
   if (!doomed.empty()) TRY(core_.catalog.sync());
   for (const Doomed& copy : doomed) {
     const Result<void> removed = core_.devices->at(copy.device).remove(copy.object);

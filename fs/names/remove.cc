@@ -37,7 +37,11 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
       replaced_object = next.previous_object != kNoObject;
       TRY(prepare_publication(core_, number, next, backing, edit));
     }
-    if (next.nlink == 0) edit.remove_orphan_inode(number);
+    if (next.nlink == 0) {
+      // As vfs_link() (fs/namei.c): what was unlinked stays so; only O_TMPFILE makes a file for a link.
+      if (TRY(core_.catalog.orphan_name(number))) return fail(ENOENT, "an unlinked file");
+      edit.remove_orphan_inode(number);
+    }
     if (inode->is_file() && native_.is_hash(new_parent, new_name))
       next.flags |= kInodeFirstWriter;
     ++next.nlink;
@@ -86,8 +90,13 @@ Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, b
     edit.set_frees();
     edit.remove_dentry(parent, name, *dentry);
     std::uint64_t block = 0;
-    if (inode->is_file()) block = TRY(core_.knowledge.remove_rows(edit, parent, name, seen));
-    if (next.nlink == 0) edit.put_orphan_inode(inode->number);
+    if (inode->is_file() && next.nlink == 0) {
+      block = core_.knowledge.leave_rows(edit, inode->number, parent, name, seen);
+    } else if (inode->is_file()) {
+      block = TRY(core_.knowledge.remove_rows(edit, parent, name, seen));
+    } else if (next.nlink == 0) {
+      edit.put_orphan_inode(inode->number);
+    }
     InodeRecord holder_next = touched(holder->record, now, directory ? -1 : 0);
     edit.put_inode(parent, holder_next);
     TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));

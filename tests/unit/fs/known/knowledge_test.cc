@@ -135,6 +135,62 @@ TEST_F(KnownRows, GoWithAFileThatIsLost) {
   EXPECT_EQ(1u, count("loss"));
 }
 
+std::size_t blocks_with_leavings(Catalog& catalog) {
+  std::size_t count = 0;
+  must(catalog.each_block(
+      std::nullopt,
+      [&](std::uint64_t, const BlockRecord&) {
+        ++count;
+        return true;
+      },
+      [](const std::string& what) { ADD_FAILURE() << what; }));
+  return count;
+}
+
+TEST_F(KnownRows, AreLeftByARemovedFileUntilItIsReaped) {
+  const InodeNumber inode = volume_.store_file(kRootInode, lmcache_name(1), "1");
+  must(volume_->unlink(kRootInode, lmcache_name(1)));
+  EXPECT_EQ(0u, count("unlink"));
+  EXPECT_EQ(1u, blocks_with_leavings(volume_.catalog()));
+  EXPECT_EQ(0u, volume_->counts().blocks);
+  volume_->forget(inode, 1);
+  volume_.settle();
+  EXPECT_EQ(0u, blocks_with_leavings(volume_.catalog()));
+  EXPECT_FALSE(must(volume_.catalog().next_prefix("")));
+}
+
+TEST_F(KnownRows, OfANameMadeAnewOutliveTheFirstFile) {
+  const InodeNumber first = volume_.store_file(kRootInode, lmcache_name(1), "1");
+  must(volume_->unlink(kRootInode, lmcache_name(1)));
+  const InodeNumber second = volume_.store_file(kRootInode, lmcache_name(1), "2");
+  EXPECT_EQ(1u, count("made anew"));
+  volume_->forget(first, 1);
+  volume_.settle();
+  EXPECT_EQ(1u, count("first one reaped"));
+  EXPECT_EQ(1u, blocks_with_leavings(volume_.catalog()));
+  volume_->forget(second, 1);
+  must(volume_->unlink(kRootInode, lmcache_name(1)));
+  volume_.settle();
+  EXPECT_EQ(0u, blocks_with_leavings(volume_.catalog()));
+}
+
+TEST_F(KnownRows, AreRemovedWhenTheirDirectoryHasGoneToo) {
+  const InodeNumber directory = volume_.mkdir(kRootInode, "d");
+  const InodeNumber inode = volume_.store_file(directory, lmcache_name(1), "1");
+  must(volume_->unlink(directory, lmcache_name(1)));
+  must(volume_->rmdir(kRootInode, "d"));
+  volume_->forget(inode, 1);
+  volume_->forget(directory, 1);
+  volume_.settle();
+  EXPECT_EQ(0u, blocks_with_leavings(volume_.catalog()));
+}
+
+TEST_F(KnownRows, DoNotComeBackWithARemovedFile) {
+  const InodeNumber inode = volume_.store_file(kRootInode, lmcache_name(1), "1");
+  must(volume_->unlink(kRootInode, lmcache_name(1)));
+  EXPECT_ERROR(ENOENT, volume_->link(inode, kRootInode, lmcache_name(2), kRoot));
+}
+
 TEST_F(KnownRows, SayWhichHashANameShows) {
   const InodeNumber inode = volume_.store_file(kRootInode, lmcache_name(1), "1");
   const auto rows = must(volume_.catalog().list_prefix(hash_of(1), std::nullopt, 10));

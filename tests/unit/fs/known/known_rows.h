@@ -47,12 +47,19 @@ inline KnownRows rows_by_scan(Catalog& catalog) {
   return rows;
 }
 
+// Without those that a removed file has left, until it is reaped.
 inline KnownRows rows_in_tables(Catalog& catalog) {
   KnownRows rows;
+  std::set<std::pair<InodeNumber, std::string>> left;
   must(catalog.each_block(
       std::nullopt,
       [&](std::uint64_t block, const BlockRecord& record) {
-        rows.blocks[block] = {record.inode, record.hash};
+        const auto name = must(catalog.orphan_name(record.inode));
+        if (name && block_number(name->first, name->second) == block) {
+          left.insert(*name);
+        } else {
+          rows.blocks[block] = {record.inode, record.hash};
+        }
         return true;
       },
       [](const std::string& what) { ADD_FAILURE() << what; }));
@@ -60,7 +67,8 @@ inline KnownRows rows_in_tables(Catalog& catalog) {
   while (const auto next = must(catalog.next_prefix(hash))) {
     hash = *next;
     for (const PrefixName& row : must(catalog.list_prefix(hash, std::nullopt, 1'000'000)))
-      rows.prefixes.emplace(row.hash, row.parent, row.name);
+      if (left.count({row.parent, row.name}) == 0)
+        rows.prefixes.emplace(row.hash, row.parent, row.name);
   }
   return rows;
 }
