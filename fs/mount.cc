@@ -22,6 +22,7 @@
 #include "backend/superblock.h"
 #include "fs/control_queries.h"
 #include "fs/device_list.h"
+#include "fs/stuck_daemon.h"
 #include "fs/systemd_notify.h"
 #include "metadata/rocksdb_store.h"
 
@@ -118,8 +119,15 @@ Result<std::unique_ptr<Mount>> Mount::start(const Config& config, const Note& no
            config.mountpoint, config.state);
 
   std::unique_ptr<Mount> mount{new Mount(config)};
-  mount->state_ = std::make_unique<StateDir>(
-      TRY(StateDir::open(config.state, StateDir::IfMissing::kCreate, problem)));
+  const auto take_state = [&]() -> Result<void> {
+    mount->state_ = std::make_unique<StateDir>(
+        TRY(StateDir::open(config.state, StateDir::IfMissing::kCreate, problem)));
+    return {};
+  };
+  Result<void> taken = take_state();
+  if (!taken.ok() && taken.error().code == EBUSY && end_stuck_daemon(config.state, note))
+    taken = take_state();
+  TRY(taken);
   TRY(take_mount_point(config.mountpoint, before, note, problem));
   TRY(mount->open_database(problem));
   TRY(mount->open_volume(problem));

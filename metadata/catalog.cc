@@ -369,11 +369,16 @@ Result<std::vector<InodeNumber>> Catalog::list_unsealed(InodeNumber after, std::
   return numbers;
 }
 
-Result<std::vector<InodeNumber>> Catalog::list_orphan_inodes(std::size_t limit) {
+Result<bool> Catalog::is_listed_unsealed(InodeNumber number) {
+  return TRY(store_->get(Table::kUnsealed, keys::number(number))).has_value();
+}
+
+Result<std::vector<InodeNumber>> Catalog::list_orphan_inodes(InodeNumber after,
+                                                             std::size_t limit) {
   std::vector<InodeNumber> numbers;
-  if (limit == 0) return numbers;
-  TRY(walk(Floors::kOrphanInodes, Table::kOrphans, std::string(1, keys::kOrphanInode), 0,
-           [&](std::string_view key, std::string_view) {
+  if (limit == 0 || after == UINT64_MAX) return numbers;
+  TRY(walk(Floors::kOrphanInodes, Table::kOrphans, std::string(1, keys::kOrphanInode),
+           after + 1, [&](std::string_view key, std::string_view) {
              if (const auto number = keys::to_orphan(key)) numbers.push_back(*number);
              return numbers.size() < limit;
            }));

@@ -136,7 +136,9 @@ class Catalog {
                                                                       std::size_t limit);
   // In number order, those greater than `after`.
   Result<std::vector<InodeNumber>> list_unsealed(InodeNumber after, std::size_t limit);
-  Result<std::vector<InodeNumber>> list_orphan_inodes(std::size_t limit);
+  [[nodiscard]] Result<bool> is_listed_unsealed(InodeNumber number);
+  // In number order, those greater than `after`.
+  Result<std::vector<InodeNumber>> list_orphan_inodes(InodeNumber after, std::size_t limit);
   // The name that an orphan left rows of; nullopt: none, or it is no orphan.
   Result<std::optional<std::pair<InodeNumber, std::string>>> orphan_name(InodeNumber number);
   Result<std::vector<OrphanObject>> list_orphan_objects(ObjectId after, std::size_t limit);

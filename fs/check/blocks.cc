@@ -58,8 +58,8 @@ Result<void> Check::check_block_names() {
         of = at.owner;
         if (place == nullptr) return {};
         const std::string path = path_in(*place, at.name);
-        const auto file = recognize(path, place->told);
-        if (!file || file->temporary || file->kind != NameKind::kBlock) return {};
+        const auto file = finished_block(path, place->told);
+        if (!file) return {};
         const auto block = TRY(setup_.catalog.find_block(block_number(at.owner, at.name)));
         const bool stands =
             block && block->inode == dentry->inode && block->hash == file->prefix_hash &&

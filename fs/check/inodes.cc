@@ -31,11 +31,11 @@ Result<void> Check::check_inode(InodeNumber number, InodeRecord record) {
   TRY(check_links(number, record));
   TRY(check_state(number, record));
   if (S_ISREG(record.mode)) {
-    // The data of an inode without a name goes with it; its row among the unsealed is looked at
-    // all the same.
+    // The data of an inode without a name goes with it, and recovery has taken it from the table of
+    // unsealed ones.
     if (record.nlink > 0) TRY(check_data(number, record));
     const std::string key = keys::number(number);
-    if (is_unsealed(record.state) && !TRY(has_row(Table::kUnsealed, key))) {
+    if (record.nlink > 0 && is_unsealed(record.state) && !TRY(has_row(Table::kUnsealed, key))) {
       problem(kCorrect, fmt::format("inode {} is not in the table of unsealed ones", number));
       Edit edit;
       edit.put_unsealed(number);

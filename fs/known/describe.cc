@@ -39,8 +39,8 @@ Result<std::optional<ObjectInfo>> Describer::describe(InodeNumber directory,
   if (place == nullptr) return nothing;
   ObjectInfo info;
   info.path = path_in(*place, name);
-  const std::optional<Recognized> known = recognize(info.path, place->told);
-  if (!known || known->temporary || known->kind != NameKind::kBlock) return nothing;
+  const std::optional<Recognized> known = finished_block(info.path, place->told);
+  if (!known) return nothing;
   info.block = block_number(directory, name);
   info.inode = inode;
   info.runtime = name_of(known->runtime);

@@ -15,10 +15,8 @@ Result<bool> follow(Catalog& catalog, const PrefixName& row, FoundBlock& found) 
   const auto place = TRY(find_place(catalog, row.parent));
   if (place == nullptr) return false;
   found.path = path_in(*place, row.name);
-  const auto file = recognize(found.path, place->told);
-  if (!file || file->temporary || file->kind != NameKind::kBlock ||
-      file->prefix_hash != row.hash)
-    return false;
+  const auto file = finished_block(found.path, place->told);
+  if (!file || file->prefix_hash != row.hash) return false;
   found.number = block_number(row.parent, row.name);
   found.inode = dentry->inode;
   found.directory = row.parent;

@@ -58,6 +58,12 @@ std::string path_in(const Place& place, std::string_view name) {
   return path;
 }
 
+std::optional<Recognized> finished_block(std::string_view path, std::optional<Runtime> told) {
+  std::optional<Recognized> file = recognize(path, told);
+  if (file && (file->temporary || file->kind != NameKind::kBlock)) file.reset();
+  return file;
+}
+
 Result<std::shared_ptr<const Place>> find_place(Catalog& catalog, InodeNumber directory) {
   std::vector<Step> steps;
   for (InodeNumber at = directory;; at = steps.back().parent) {

@@ -58,4 +58,8 @@ Result<std::shared_ptr<const Place>> find_place(Catalog& catalog, InodeNumber di
 // A name in a place, as a path relative to the root.
 [[nodiscard]] std::string path_in(const Place& place, std::string_view name);
 
+// What the path is recognised as, if that is a block under its final name. The views are of `path`.
+[[nodiscard]] std::optional<Recognized> finished_block(std::string_view path,
+                                                       std::optional<Runtime> told);
+
 }  // namespace kvcachefs

@@ -1,5 +1,6 @@
 #include "fs/life/reaper.h"
 
+#include <algorithm>
 #include <chrono>
 #include <vector>
 
@@ -53,6 +54,10 @@ void Reaper::run() {
     if (const Result<void> removed = remove_strays(); !removed.ok()) {
       log_warn("collection of stray backing files failed errno={}", removed.error().code);
     }
+  }
+  if (const Result<void> collected = collect_last_runs(); !collected.ok()) {
+    log_warn("collection of the last run's orphans failed errno={}: the next start tries again",
+             collected.error().code);
   }
   std::unique_lock lock(mutex_);
   while (true) {
@@ -110,8 +115,11 @@ Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers) {
       const std::vector<std::string> names = TRY(core_.catalog.list_xattrs(number));
       for (const std::string& name : names) edit.remove_xattr(number, name);
     }
-    if (is_unsealed(record->state)) edit.remove_unsealed(number);
-    count_unsealed(core_, record->state, DataState::kNone);
+    // Recovery took those of the last run from the table, and does not count them.
+    if (is_unsealed(record->state) && TRY(core_.catalog.is_listed_unsealed(number))) {
+      edit.remove_unsealed(number);
+      count_unsealed(core_, record->state, DataState::kNone);
+    }
     if (S_ISREG(record->mode)) files.push_back(number);
     edit.remove_inode(number);
     edit.remove_orphan_inode(number);
@@ -172,13 +180,26 @@ Result<void> Reaper::remove_strays() {
   return {};
 }
 
-Result<void> Reaper::collect_all() {
-  while (true) {
-    const std::vector<InodeNumber> numbers = TRY(core_.catalog.list_orphan_inodes(kBatch));
+bool Reaper::stopping() {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+// An inode below the end is of the last run, or is in the table while anybody of this run uses it.
+// Some of them before a stop that comes at once.
+Result<void> Reaper::collect_last_runs() {
+  if (last_runs_end_ == 0) return {};
+  InodeNumber after = 0;
+  do {
+    std::vector<InodeNumber> numbers = TRY(core_.catalog.list_orphan_inodes(after, kBatch));
     if (numbers.empty()) break;
+    after = numbers.back();
+    numbers.erase(std::lower_bound(numbers.begin(), numbers.end(), last_runs_end_),
+                  numbers.end());
     TRY(reap_inodes(numbers));
-  }
+  } while (!stopping());
   while (TRY(reap_objects())) {
+    if (stopping()) break;
   }
   return {};
 }

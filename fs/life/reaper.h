@@ -34,9 +34,9 @@ class Reaper {
   // The last run ended in a crash: the thread's first work is to remove the backing files that
   // were made just before it and got no record. Before start().
   void expect_strays() { strays_ = true; }
-  // At the start, before the mount answers: every orphan of the last run is nameless and
-  // closed.
-  Result<void> collect_all();
+  // There was a last run, whose orphans are all closed: the thread removes them beside those of this
+  // run. Before start(), and before this run gives a number.
+  void expect_orphans() { last_runs_end_ = core_.catalog.coming_id(); }
 
  private:
   static constexpr std::size_t kMostQueued = 1 << 20;
@@ -46,6 +46,8 @@ class Reaper {
   Result<void> reap_inodes(const std::vector<InodeNumber>& numbers);
   Result<bool> reap_objects();
   Result<void> remove_strays();
+  Result<void> collect_last_runs();
+  [[nodiscard]] bool stopping();
 
   Core& core_;
   std::mutex mutex_;
@@ -54,6 +56,7 @@ class Reaper {
   bool objects_ = false;
   bool overflowed_ = false;
   bool strays_ = false;
+  InodeNumber last_runs_end_ = 0;  // inodes below it may be orphans of the last run
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -94,6 +94,13 @@ Result<Verdict> judge(Core& core, Inode& inode, bool machine_crashed) {
   return TRY(has_sealed_bytes(core, inode)) ? Verdict::kKeep : Verdict::kDrop;
 }
 
+// An inode that the reaper will remove.
+Result<void> leave_unsealed(Core& core, InodeNumber number) {
+  Edit edit;
+  edit.remove_unsealed(number);
+  return core.catalog.commit(std::move(edit));
+}
+
 // Every unsealed inode of the last run. Those kept stay unsealed: the sealer takes them.
 Result<std::uint64_t> settle(Core& core, bool machine_crashed, std::uint64_t& dropped) {
   std::uint64_t kept = 0;
@@ -106,9 +113,7 @@ Result<std::uint64_t> settle(Core& core, bool machine_crashed, std::uint64_t& dr
       Result<InodePtr> inode = core.table.get(number);
       if (!inode.ok()) {
         if (inode.error().code != ESTALE) return inode.error();
-        Edit edit;
-        edit.remove_unsealed(number);
-        TRY(core.catalog.commit(std::move(edit)));
+        TRY(leave_unsealed(core, number));
         continue;
       }
       Verdict verdict = Verdict::kDrop;
@@ -129,6 +134,7 @@ Result<std::uint64_t> settle(Core& core, bool machine_crashed, std::uint64_t& dr
           break;
         case Verdict::kDrop:
           TRY(drop_names(core, number, DropReason::kIncomplete));
+          TRY(leave_unsealed(core, number));
           ++dropped;
           break;
       }
@@ -154,9 +160,8 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
     report.kind = last.clean ? "clean" : another_boot ? "machine" : "daemon";
   }
   if (!is_new) {
-    TRY(reaper.collect_all());
+    reaper.expect_orphans();
     const std::uint64_t kept = TRY(settle(core, another_boot, report.dropped));
-    TRY(reaper.collect_all());
     if (!last.clean) reaper.expect_strays();
     core.counters.unsealed.store(kept);
   }

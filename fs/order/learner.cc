@@ -54,10 +54,6 @@ bool Learner::set_parent(std::uint64_t name, std::uint64_t parent, std::int64_t 
   return state_->set_parent(name, parent, now_ns);
 }
 
-void Learner::set_order(std::span<const std::uint64_t> names, std::int64_t now_ns) {
-  for (std::size_t i = 1; i < names.size(); ++i) set_parent(names[i], names[i - 1], now_ns);
-}
-
 std::optional<EvictionKey> Learner::eviction_key(std::uint64_t name) const {
   const std::lock_guard lock(mutex_);
   return state_->eviction_key(name);

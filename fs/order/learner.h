@@ -35,7 +35,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "fs/order/callers.h"
@@ -135,8 +134,6 @@ class Learner {
   // Overrides what is learned, for good. False if by earlier hints `parent` follows `name`: the
   // link does not change then. Either name may come up here for the first time.
   bool set_parent(std::uint64_t name, std::uint64_t parent, std::int64_t now_ns);
-  // Each name's parent is the one before it.
-  void set_order(std::span<const std::uint64_t> names, std::int64_t now_ns);
 
   // --- What follows from it ---
 

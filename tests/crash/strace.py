@@ -28,6 +28,12 @@ def kill_command(trace_file, call, nth):
                                  "-e", f"inject={call}:signal=KILL:when={nth}"]
 
 
+def delay_command(trace_file, call, seconds):
+    """Each of these calls returns that much later."""
+    return _quiet(trace_file) + ["-e", f"trace={call}",
+                                 "-e", f"inject={call}:delay_exit={int(seconds * 1e6)}"]
+
+
 def counts(trace_file):
     """From a recording: the most often that one thread made each call."""
     seen = collections.Counter()
@@ -71,8 +77,12 @@ class Attached:
         try:
             self._process.wait(10 * kvmount.SLOWNESS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.end()
+
+    def end(self):
+        """Lets go at once of everything it traces, dead or alive."""
+        self._process.kill()
+        self._process.wait()
 
 
 def _ended(pid):

@@ -83,7 +83,7 @@ void read_catalog(std::string_view bytes) {
   (void)c.directory_empty(5);
   (void)c.list_links(5, 10);
   (void)c.list_unsealed(0, 10);
-  (void)c.list_orphan_inodes(10);
+  (void)c.list_orphan_inodes(0, 10);
   (void)c.list_orphan_objects(0, 10);
   (void)c.run_marker();
   (void)c.uuid();

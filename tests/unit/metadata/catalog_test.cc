@@ -131,7 +131,7 @@ TEST_F(CatalogTest, WhatIsNotThereIsNoError) {
   EXPECT_TRUE(*catalog_->directory_empty(5));
   EXPECT_TRUE(catalog_->list_links(5, 10)->empty());
   EXPECT_TRUE(catalog_->list_unsealed(0, 10)->empty());
-  EXPECT_TRUE(catalog_->list_orphan_inodes(10)->empty());
+  EXPECT_TRUE(catalog_->list_orphan_inodes(0, 10)->empty());
   EXPECT_TRUE(catalog_->list_orphan_objects(0, 10)->empty());
 }
 
@@ -246,8 +246,8 @@ TEST_F(CatalogTest, ListsUnsealedAndOrphansInSteps) {
   }
   EXPECT_EQ((std::vector<InodeNumber>{300, 600, 900}), *catalog_->list_unsealed(0, 3));
   EXPECT_EQ((std::vector<InodeNumber>{1200, 1500}), *catalog_->list_unsealed(900, 2));
-  EXPECT_EQ((std::vector<InodeNumber>{300, 600}), *catalog_->list_orphan_inodes(2));
-  EXPECT_EQ(10u, catalog_->list_orphan_inodes(100)->size());
+  EXPECT_EQ((std::vector<InodeNumber>{300, 600}), *catalog_->list_orphan_inodes(0, 2));
+  EXPECT_EQ(10u, catalog_->list_orphan_inodes(0, 100)->size());
   const auto objects = catalog_->list_orphan_objects(2400, 5);
   ASSERT_OK(objects);
   ASSERT_EQ(2u, objects->size());

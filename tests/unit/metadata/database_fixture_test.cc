@@ -99,7 +99,7 @@ std::string describe(Catalog& catalog) {
       }));
   for (const InodeNumber number : *catalog.list_unsealed(0, 1000))
     text += fmt::format("unsealed {}\n", number);
-  for (const InodeNumber number : *catalog.list_orphan_inodes(1000))
+  for (const InodeNumber number : *catalog.list_orphan_inodes(0, 1000))
     text += fmt::format("orphan inode {}\n", number);
   for (const OrphanObject& orphan : *catalog.list_orphan_objects(0, 1000)) {
     text += fmt::format("orphan object {} device={}\n", orphan.id, orphan.device);

@@ -295,6 +295,7 @@ TEST_F(Fsck, HasAFileWithoutANameRemoved) {
     change.remove_dentry(sub_, "deep", *must(catalog.find_dentry(sub_, "deep")));
   });
   expect_found_and_mended("has no name");
+  volume_.settle();
   EXPECT_FALSE(TestVolume::exists(backing));
 }
 
@@ -495,6 +496,7 @@ TEST_F(Fsck, HasAnObjectOfNoFileRemoved) {
   });
   write_file(volume_.backing_path(id), "nobody's");
   expect_found_and_mended("belongs to no file");
+  volume_.settle();
   EXPECT_FALSE(TestVolume::exists(volume_.backing_path(id)));
 }
 

@@ -139,8 +139,8 @@ TEST(LookAlike, MostNamesAreKnownWithoutTheirDirectory) {
   for (const char* name : {"README", "log.txt", "a", "", "000123.sst", "Makefile", "x.cc"})
     EXPECT_FALSE(may_be_recognized(name)) << name;
   // By their ends, these could be blocks or temporaries in some directory.
-  for (const char* name : {"config.json", "9c41d2a0b3f4e596", "pytorch_model-00001-of-00002.bin",
-                           "model.safetensors", "x.tmp"})
+  for (const char* name : {"config.json", "9c41d2a0b3f4e596",
+                           "pytorch_model-00001-of-00002.bin", "model.safetensors", "x.tmp"})
     EXPECT_TRUE(may_be_recognized(name)) << name;
 }
 

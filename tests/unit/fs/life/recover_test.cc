@@ -37,6 +37,8 @@ TEST(Recovery, DaemonCrashDropsWhatWasNotPublished) {
   volume.crash_daemon();
   EXPECT_EQ(1u, volume->recovery().dropped);
   EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "f"));
+  EXPECT_EQ(0u, volume->counts().unsealed);
+  volume.settle();
   EXPECT_FALSE(TestVolume::exists(backing));
   EXPECT_EQ(0u, volume->counts().unsealed);
 }
@@ -89,9 +91,9 @@ TEST(Recovery, DaemonCrashBringsTheOldBytesBack) {
   volume.crash_daemon();
   EXPECT_EQ("old", must(volume.read_path("f")));
   EXPECT_EQ(old_backing, volume.backing_path_of(inode));
-  EXPECT_FALSE(TestVolume::exists(new_backing));
   EXPECT_EQ(DataState::kPublished, volume.state_of(inode));
   volume.settle();
+  EXPECT_FALSE(TestVolume::exists(new_backing));
   EXPECT_EQ(DataState::kSealed, volume.state_of(inode));
 }
 
@@ -173,12 +175,13 @@ TEST(Recovery, OrphansOfTheLastRunAreRemoved) {
   const InodeNumber dir = volume.mkdir(kRootInode, "d");
   EXPECT_OK(volume->rmdir(kRootInode, "d"));
   volume.crash_daemon();
+  volume.settle();
   EXPECT_FALSE(TestVolume::exists(backing));
   EXPECT_FALSE(TestVolume::exists(nameless_backing));
   for (const InodeNumber gone : {inode, nameless.entry.inode, dir})
     EXPECT_FALSE(must(volume.catalog().find_inode(gone)));
   EXPECT_TRUE(must(volume.catalog().list_xattrs(inode)).empty());
-  EXPECT_TRUE(must(volume.catalog().list_orphan_inodes(10)).empty());
+  EXPECT_TRUE(must(volume.catalog().list_orphan_inodes(0, 10)).empty());
   EXPECT_TRUE(must(volume.catalog().list_unsealed(0, 10)).empty());
 }
 
@@ -205,6 +208,7 @@ TEST(Recovery, AnUnlinkThatFailedIsTriedAgain) {
   volume.stop_cleanly();
   EXPECT_TRUE(TestVolume::exists(volume.backing_path(object)));
   volume.run();
+  volume.settle();
   EXPECT_FALSE(TestVolume::exists(volume.backing_path(object)));
   EXPECT_TRUE(must(volume.catalog().list_orphan_objects(0, 10)).empty());
 }
@@ -216,6 +220,7 @@ TEST(Recovery, AnOrphanOnNoDeviceIsForgotten) {
   edit.put_orphan_object(must(volume.catalog().next_id()), 9);
   must(volume.catalog().commit(std::move(edit)));
   volume.crash_daemon();
+  volume.settle();
   EXPECT_TRUE(must(volume.catalog().list_orphan_objects(0, 10)).empty());
   EXPECT_EQ("bytes", must(volume.read_path("f")));
 }

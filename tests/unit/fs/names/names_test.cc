@@ -254,7 +254,7 @@ TEST(Names, AFileWithoutANameGetsOneByLink) {
   volume.close(*made.opened.file);
   volume.settle();
   EXPECT_EQ("bytes", must(volume.read_path("f")));
-  EXPECT_TRUE(must(volume.catalog().list_orphan_inodes(10)).empty());
+  EXPECT_TRUE(must(volume.catalog().list_orphan_inodes(0, 10)).empty());
 }
 
 TEST(Names, AFileWithoutANameGoesWithItsLastDescriptor) {

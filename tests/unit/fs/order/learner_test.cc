@@ -17,6 +17,12 @@ using testing::kSecond;
 using testing::ScriptedCalls;
 using Names = std::vector<std::uint64_t>;
 
+// Each name follows the one before it.
+void tell_order(ScriptedCalls& calls, const Names& names) {
+  for (std::size_t i = 1; i < names.size(); ++i)
+    calls.learner.set_parent(names[i], names[i - 1], calls.now);
+}
+
 TEST(Learner, KnowsNothingOfANameItWasNotToldOf) {
   ScriptedCalls calls;
   EXPECT_FALSE(calls.learner.eviction_key(1));
@@ -308,7 +314,7 @@ TEST(Learner, LongChainsAreRefreshedToTheirRoot) {
   ScriptedCalls calls;
   Names chain;
   for (std::uint64_t name = 1; name <= 2000; ++name) chain.push_back(name);
-  calls.learner.set_order(chain, calls.now);
+  tell_order(calls, chain);
   calls.probe(chain, Lookup::kHit, calls.engine);
   calls.wait(10 * kSecond);
   calls.hits({2000});
@@ -375,7 +381,7 @@ TEST(Learner, AHintOverridesWhatIsLearnedAndStays) {
 
 TEST(Learner, AHintThatClosesACircleIsRefused) {
   ScriptedCalls calls;
-  calls.learner.set_order(Names{1, 2, 3}, calls.now);
+  tell_order(calls, Names{1, 2, 3});
   EXPECT_FALSE(calls.learner.set_parent(1, 3, calls.now));
   EXPECT_FALSE(calls.learner.set_parent(2, 2, calls.now));
   EXPECT_EQ(0u, calls.parent(1));
@@ -395,14 +401,14 @@ TEST(Learner, AHintMakesTheFollowerTheYounger) {
   ScriptedCalls calls;
   calls.hits({3, 2, 1});
   EXPECT_EQ((Names{1, 2, 3}), calls.victims());
-  calls.learner.set_order(Names{1, 2, 3}, calls.now);
+  tell_order(calls, Names{1, 2, 3});
   EXPECT_EQ((Names{3, 2, 1}), calls.victims());
 }
 
 TEST(Learner, TheLikelyNextNamesEndAtABranch) {
   ScriptedCalls calls;
-  calls.learner.set_order(Names{1, 2, 3, 4, 5}, calls.now);
-  calls.learner.set_order(Names{3, 14, 15}, calls.now);
+  tell_order(calls, Names{1, 2, 3, 4, 5});
+  tell_order(calls, Names{3, 14, 15});
   calls.hits({1, 2, 3, 4, 5});
   // Nobody has stored the other branch.
   EXPECT_EQ((Names{2, 3, 4, 5}), calls.learner.next_likely(1, 64));
@@ -418,7 +424,7 @@ TEST(Learner, AsksForNoMoreThanAPrefetchersWindow) {
   ScriptedCalls calls;
   Names chain;
   for (std::uint64_t name = 1; name <= 100; ++name) chain.push_back(name);
-  calls.learner.set_order(chain, calls.now);
+  tell_order(calls, chain);
   calls.probe(chain, Lookup::kHit, calls.engine);
   EXPECT_EQ(Learner::kMaxLikely, calls.learner.next_likely(1, 1000).size());
 }
