@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <tuple>
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
@@ -104,32 +103,47 @@ std::uint64_t Knowledge::leave_rows(Edit& edit, InodeNumber inode, InodeNumber d
 }
 
 Result<void> Knowledge::remove_rows_left(const std::vector<InodeNumber>& inodes) {
-  std::vector<std::tuple<InodeNumber, std::string, InodeNumber>> left;
+  // Whoever makes a name in the directory waits for so many.
+  constexpr std::ptrdiff_t kBatch = 64;
+  std::vector<LeftName> left;
   for (const InodeNumber inode : inodes) {
-    if (auto name = TRY(catalog_.orphan_name(inode)))
-      left.emplace_back(name->first, std::move(name->second), inode);
+    auto name = catalog_.orphan_name(inode);
+    // What does not read is left to fsck, which finds its rows.
+    if (!name.ok() && name.error().code == EBADMSG) continue;
+    if (!name.ok()) return name.error();
+    if (*name) left.push_back({(*name)->first, std::move((*name)->second), inode});
   }
-  std::sort(left.begin(), left.end());
+  std::sort(left.begin(), left.end(),
+            [](const LeftName& a, const LeftName& b) { return a.directory < b.directory; });
   for (auto at = left.begin(); at != left.end();) {
-    const InodeNumber directory = std::get<0>(*at);
-    // Who makes the name anew writes the same rows, and holds the directory's lock.
-    const Result<InodePtr> held = table_.get(directory);
-    if (!held.ok() && held.error().code != ESTALE) return held.error();
-    std::unique_lock<std::mutex> lock;
-    if (held.ok()) lock = std::unique_lock((*held)->mutex);
-    Edit edit;
-    edit.set_frees();
-    std::vector<std::uint64_t> gone;
-    for (; at != left.end() && std::get<0>(*at) == directory; ++at) {
-      const auto& [_, name, inode] = *at;
-      const auto block = TRY(catalog_.find_block(block_number(directory, name)));
-      if (block && block->inode == inode)
-        gone.push_back(TRY(remove_rows_found(edit, directory, name)));
-    }
-    if (!edit.empty()) TRY(catalog_.commit(std::move(edit)));
-    // Again: its last close may have come after the unlink.
-    for (const std::uint64_t block : gone) removed(block);
+    auto end = at + std::min(kBatch, left.end() - at);
+    end = std::find_if(at, end,
+                       [&](const LeftName& of) { return of.directory != at->directory; });
+    TRY(remove_rows_in(at->directory, {at, end}));
+    at = end;
   }
+  return {};
+}
+
+Result<void> Knowledge::remove_rows_in(InodeNumber directory, std::span<const LeftName> names) {
+  // Who makes a name anew writes the same rows, and holds the directory's lock.
+  const Result<InodePtr> held = table_.get(directory);
+  if (!held.ok() && held.error().code != ESTALE) return held.error();
+  std::unique_lock<std::mutex> lock;
+  if (held.ok()) lock = std::unique_lock((*held)->mutex);
+  Edit edit;
+  edit.set_frees();
+  std::vector<std::uint64_t> gone;
+  for (const LeftName& left : names) {
+    const auto block = catalog_.find_block(block_number(directory, left.name));
+    if (!block.ok() && block.error().code == EBADMSG) continue;
+    if (!block.ok()) return block.error();
+    if (*block && (*block)->inode == left.inode)
+      gone.push_back(TRY(remove_rows_found(edit, directory, left.name)));
+  }
+  if (!edit.empty()) TRY(catalog_.commit(std::move(edit)));
+  // Again: the file's last close may have come after the unlink.
+  for (const std::uint64_t block : gone) removed(block);
   return {};
 }
 

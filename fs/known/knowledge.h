@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -135,6 +136,13 @@ class Knowledge {
   }
 
  private:
+  // A name that leave_rows() was called for.
+  struct LeftName {
+    InodeNumber directory = 0;
+    std::string name;
+    InodeNumber inode = 0;
+  };
+  Result<void> remove_rows_in(InodeNumber directory, std::span<const LeftName> names);
   void note(OrderNote::What what, std::uint64_t block, pid_t thread);
   // Whether the rows of a name are those of what it was taken for then.
   [[nodiscard]] bool is_settled(const NameLook& seen) const noexcept {

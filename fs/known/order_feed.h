@@ -4,7 +4,7 @@
 // learner costs a lookup two or three microseconds, which is a tenth of it, and a warm one less than half
 // of that. The order of the notes is that of the calls. What asks the learner calls settle() first.
 //
-// Before start(), and after stop(), a note is told at once. Any thread; told() holds a lock for a moment,
+// Before start(), and after stop(), a note is told at once. Any thread; note() holds a lock for a moment,
 // and when the thread is far behind does its work.
 #pragma once
 
