@@ -247,12 +247,30 @@ TEST_F(CatalogTest, ListsUnsealedAndOrphansInSteps) {
   EXPECT_EQ((std::vector<InodeNumber>{300, 600, 900}), *catalog_->list_unsealed(0, 3));
   EXPECT_EQ((std::vector<InodeNumber>{1200, 1500}), *catalog_->list_unsealed(900, 2));
   EXPECT_EQ((std::vector<InodeNumber>{300, 600}), *catalog_->list_orphan_inodes(0, 2));
+  EXPECT_EQ((std::vector<InodeNumber>{2700, 3000}), *catalog_->list_orphan_inodes(2400, 5));
   EXPECT_EQ(10u, catalog_->list_orphan_inodes(0, 100)->size());
+  EXPECT_TRUE(*catalog_->is_listed_unsealed(300));
+  EXPECT_FALSE(*catalog_->is_listed_unsealed(301));
   const auto objects = catalog_->list_orphan_objects(2400, 5);
   ASSERT_OK(objects);
   ASSERT_EQ(2u, objects->size());
   EXPECT_EQ(2700u, objects->at(0).id);
   EXPECT_EQ(9u, objects->at(0).device);
+}
+
+TEST_F(CatalogTest, AnOrphanMayKeepTheNameItHad) {
+  commit([&](Edit& edit) {
+    edit.put_orphan_inode(5);
+    edit.put_orphan_inode(6, 1, "its name");
+  });
+  EXPECT_FALSE(*catalog_->orphan_name(4));
+  EXPECT_FALSE(*catalog_->orphan_name(5));
+  const auto name = catalog_->orphan_name(6);
+  ASSERT_OK(name);
+  EXPECT_EQ((std::pair<InodeNumber, std::string>{1, "its name"}), *name);
+  EXPECT_EQ((std::vector<InodeNumber>{5, 6}), *catalog_->list_orphan_inodes(0, 10));
+  commit([&](Edit& edit) { edit.remove_orphan_inode(6); });
+  EXPECT_FALSE(*catalog_->orphan_name(6));
 }
 
 TEST_F(CatalogTest, WalksWholeTables) {
