@@ -134,11 +134,13 @@ void Edit::remove_xattr(InodeNumber inode, std::string_view name) {
 void Edit::put_orphan_inode(InodeNumber number) {
   batch_.put(Table::kOrphans, keys::orphan(keys::kOrphanInode, number), {});
 }
-void Edit::put_orphan_inode(InodeNumber number, InodeNumber parent, std::string_view name) {
+void Edit::put_orphan_inode(InodeNumber number, const LeftRows& left) {
   std::string value;
-  value.reserve(sizeof parent + name.size());
-  wire::put_le(value, parent);
-  value += name;
+  value.reserve(sizeof left.parent + 1 + left.hash.size() + left.name.size());
+  wire::put_le(value, left.parent);
+  wire::put_le(value, static_cast<std::uint8_t>(left.hash.size()));
+  value += left.hash;
+  value += left.name;
   batch_.put(Table::kOrphans, keys::orphan(keys::kOrphanInode, number), std::move(value));
 }
 void Edit::remove_orphan_inode(InodeNumber number) {
@@ -385,21 +387,17 @@ Result<std::vector<InodeNumber>> Catalog::list_orphan_inodes(InodeNumber after,
   return numbers;
 }
 
-Result<std::optional<std::pair<InodeNumber, std::string>>> Catalog::orphan_name(
-    InodeNumber number) {
-  const auto decode =
-      [](std::string_view value) -> Result<std::optional<std::pair<InodeNumber, std::string>>> {
-    using Name = std::pair<InodeNumber, std::string>;
-    if (value.empty()) return std::optional<Name>{};
-    wire::Reader in(value);
-    const auto parent = in.take<InodeNumber>();
-    std::string name(in.take_rest());
-    if (!in.ok() || name.empty()) return fail(EBADMSG, "orphan record");
-    return std::optional<Name>{std::in_place, parent, std::move(name)};
-  };
+Result<std::optional<LeftRows>> Catalog::find_left_rows(InodeNumber number) {
   const std::optional<std::string> value =
       TRY(store_->get(Table::kOrphans, keys::orphan(keys::kOrphanInode, number)));
-  return decode(value ? std::string_view(*value) : std::string_view{});
+  if (!value || value->empty()) return std::optional<LeftRows>{};
+  wire::Reader in(*value);
+  LeftRows left;
+  left.parent = in.take<InodeNumber>();
+  left.hash = in.take_bytes(in.take<std::uint8_t>());
+  left.name = in.take_rest();
+  if (!in.ok() || left.name.empty()) return fail(EBADMSG, "orphan record");
+  return std::optional<LeftRows>{std::move(left)};
 }
 
 Result<std::vector<OrphanObject>> Catalog::list_orphan_objects(ObjectId after,

@@ -33,6 +33,15 @@ namespace kvcachefs {
 using DeviceUuid = std::array<std::uint8_t, 16>;
 inline constexpr std::uint32_t kNoDevice = UINT32_MAX;
 
+// The name that a file had last, and the prefix hash of its block: its rows in the tables of blocks and
+// prefixes, unless a later file of the name has made them its own.
+struct LeftRows {
+  InodeNumber parent = 0;
+  std::string name;
+  std::string hash;  // empty: none
+  bool operator==(const LeftRows&) const = default;
+};
+
 // Changes that become visible, and survive a crash, together.
 class Edit {
  public:
@@ -52,8 +61,8 @@ class Edit {
   // An inode without a name whose file may be open: removed by the reaper, or at the next
   // start.
   void put_orphan_inode(InodeNumber number);
-  // The same of one whose last name was this, and whose rows of a block stand until it is removed.
-  void put_orphan_inode(InodeNumber number, InodeNumber parent, std::string_view name);
+  // The same of one whose rows of a block stand until it is removed.
+  void put_orphan_inode(InodeNumber number, const LeftRows& left);
   void remove_orphan_inode(InodeNumber number);
   // A backing file that no inode needs any more: unlinked by the reaper, or at the next start.
   void put_orphan_object(ObjectId id, std::uint32_t device);
@@ -139,8 +148,8 @@ class Catalog {
   [[nodiscard]] Result<bool> is_listed_unsealed(InodeNumber number);
   // In number order, those greater than `after`.
   Result<std::vector<InodeNumber>> list_orphan_inodes(InodeNumber after, std::size_t limit);
-  // The name that an orphan left rows of; nullopt: none, or it is no orphan.
-  Result<std::optional<std::pair<InodeNumber, std::string>>> orphan_name(InodeNumber number);
+  // What an orphan has left; nullopt: nothing, or it is no orphan.
+  Result<std::optional<LeftRows>> find_left_rows(InodeNumber number);
   Result<std::vector<OrphanObject>> list_orphan_objects(ObjectId after, std::size_t limit);
   Result<std::optional<BlockRecord>> find_block(std::uint64_t block);
   // In the order of their numbers, those greater than `after` (nullopt: all).

@@ -3,6 +3,9 @@
 #include <dirent.h>
 #include <fmt/format.h>
 
+#include <set>
+#include <string>
+
 #include "fs/check/check.h"
 #include "fs/known/block_number.h"
 #include "fs/known/place.h"
@@ -22,15 +25,35 @@ Result<void> Check::check_blocks() {
                 fmt::format("block {:016x} is no name of inode {}", number, block.inode));
         return erase(Table::kBlocks, key);
       }));
+  const std::set<std::string> left = TRY(prefix_keys_left());
   return each_row(
       Table::kPrefixes, [&](std::string_view key, std::string_view) -> Result<void> {
         const keys::Prefix at = *keys::to_prefix(key);
         const auto block = TRY(setup_.catalog.find_block(block_number(at.parent, at.name)));
         if (block && block->hash == at.hash) return {};
+        if (left.count(std::string(key)) > 0) return {};
         problem(kRemove, fmt::format("prefix {} in \"{}\" in directory {} is of no block",
                                      printable(at.hash), printable(at.name), at.parent));
         return erase(Table::kPrefixes, key);
       });
+}
+
+// The rows that files have left which are still to be removed.
+Result<std::set<std::string>> Check::prefix_keys_left() {
+  constexpr std::size_t kBatch = 1024;
+  std::set<std::string> keys_left;
+  InodeNumber after = 0;
+  while (true) {
+    const std::vector<InodeNumber> orphans =
+        TRY(setup_.catalog.list_orphan_inodes(after, kBatch));
+    if (orphans.empty()) return keys_left;
+    after = orphans.back();
+    for (const InodeNumber orphan : orphans) {
+      const auto left = TRY(setup_.catalog.find_left_rows(orphan));
+      if (left && !left->hash.empty())
+        keys_left.insert(keys::prefix(left->hash, left->parent, left->name));
+    }
+  }
 }
 
 // Or had it last, and is still to be removed.
@@ -39,8 +62,8 @@ Result<bool> Check::has_name(InodeNumber inode, std::uint64_t block) {
   for (const auto& [directory, name] : TRY(setup_.catalog.list_links(inode, kMostNames))) {
     if (block_number(directory, name) == block) return true;
   }
-  const auto last = TRY(setup_.catalog.orphan_name(inode));
-  return last && block_number(last->first, last->second) == block;
+  const auto left = TRY(setup_.catalog.find_left_rows(inode));
+  return left && block_number(left->parent, left->name) == block;
 }
 
 Result<void> Check::check_block_names() {

@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -115,6 +116,7 @@ class Check {
   Result<bool> refers_to(InodeNumber inode, ObjectId object);
   Result<bool> has_row(Table table, std::string_view key);
   // Whether one of the inode's names has this number.
+  Result<std::set<std::string>> prefix_keys_left();
   Result<bool> has_name(InodeNumber inode, std::uint64_t block);
   // The device that holds the object's backing file, if one does.
   std::optional<std::uint32_t> device_with(ObjectId object);

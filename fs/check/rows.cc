@@ -84,7 +84,7 @@ Result<void> Check::check_rows() {
   TRY(check_keys(Table::kOrphans, "orphan", [](std::string_view key, std::string_view value) {
     if (!keys::to_orphan(key)) return false;
     if (key.front() == keys::kOrphanInode)
-      return value.empty() || value.size() > sizeof(InodeNumber);
+      return value.empty() || value.size() > sizeof(InodeNumber) + 1;
     return key.front() == keys::kOrphanObject && value.size() == sizeof(std::uint32_t);
   }));
   return check_ids(largest);

@@ -118,11 +118,16 @@ void BlockKeeper::write_order() {
 
 Result<void> BlockKeeper::write_one(std::uint64_t block, const order::Snapshot& snapshot) {
   const std::optional<BlockRecord> seen = TRY(core_.catalog.find_block(block));
-  if (!seen) return forget_gone(block);
-  if (snapshot_in(*seen) == snapshot) return {};
+  if (!seen) return forget_gone(block, 0);
   Result<InodePtr> inode = core_.table.get(seen->inode);
-  if (!inode.ok()) return inode.error().code == ESTALE ? Result<void>{} : inode.error();
-  const std::lock_guard lock((*inode)->mutex);
+  if (!inode.ok() && inode.error().code == ESTALE) return forget_gone(block, seen->inode);
+  if (!inode.ok()) return inode.error();
+  std::unique_lock lock((*inode)->mutex);
+  if ((*inode)->record.nlink == 0) {
+    lock.unlock();
+    return forget_gone(block, seen->inode);
+  }
+  if (snapshot_in(*seen) == snapshot) return {};
   std::optional<BlockRecord> record = TRY(core_.catalog.find_block(block));
   if (!record || record->inode != seen->inode) return {};  // the next round finds it
   store_snapshot(*record, snapshot);
@@ -132,11 +137,12 @@ Result<void> BlockKeeper::write_one(std::uint64_t block, const order::Snapshot& 
 }
 
 // The learner hears of calls after their commits: of a lookup, or a first close, sometimes after the
-// name has gone.
-Result<void> BlockKeeper::forget_gone(std::uint64_t block) {
+// name has gone. `inode`: the removed one whose row stands still, 0: there was no row.
+Result<void> BlockKeeper::forget_gone(std::uint64_t block, InodeNumber inode) {
   core_.knowledge.removed(block);
   // And perhaps come again.
-  if (TRY(core_.catalog.find_block(block))) core_.knowledge.stored(block);
+  const auto row = TRY(core_.catalog.find_block(block));
+  if (row && row->inode != inode) core_.knowledge.stored(block);
   return {};
 }
 
@@ -144,6 +150,13 @@ Result<void> BlockKeeper::forget_gone(std::uint64_t block) {
 
 bool BlockKeeper::read_anew() {
   while (!ending()) {
+    for (const InodeNumber directory : core_.knowledge.take_late()) {
+      if (const Result<void> read = read_names(directory); !read.ok()) {
+        log_warn("names_not_read directory={} errno={}", directory, read.error().code);
+        core_.knowledge.add_late(directory);
+        return false;
+      }
+    }
     const auto directories = core_.catalog.list_unread(1);
     if (!directories.ok()) return false;
     if (directories->empty()) return true;
@@ -154,7 +167,12 @@ bool BlockKeeper::read_anew() {
       return false;
     }
     if (ending()) return false;
-    // Somebody changed the places meanwhile: what was read before that may be wrong.
+    // Whoever notes the directory once more holds its lock, and has changed the age before.
+    const Result<InodePtr> inode = core_.table.get(top);
+    if (!inode.ok() && inode.error().code != ESTALE) return false;
+    std::unique_lock<std::mutex> lock;
+    if (inode.ok()) lock = std::unique_lock((*inode)->mutex);
+    // Somebody changes the places: what was read before that may be wrong.
     if (age != core_.knowledge.places().age()) continue;
     Edit edit;
     edit.set_frees();
@@ -178,6 +196,7 @@ Result<void> BlockKeeper::read_tree(InodeNumber top) {
       level.entries =
           TRY(core_.catalog.list_directory(level.directory, level.after, kListBatch));
       level.next = 0;
+      if (level.entries.empty()) level.entries = TRY(list_last(level.directory, level.after));
       if (level.entries.empty()) {
         levels.pop_back();
         continue;
@@ -192,8 +211,31 @@ Result<void> BlockKeeper::read_tree(InodeNumber top) {
   return {};
 }
 
+Result<void> BlockKeeper::read_names(InodeNumber directory) {
+  std::uint64_t after = 0;
+  while (true) {
+    const std::vector<DirEntry> entries = TRY(list_last(directory, after));
+    if (entries.empty()) return {};
+    after = entries.back().cookie;
+    for (const DirEntry& entry : entries) {
+      if (entry.type == DT_REG) TRY(read_name(directory, entry));
+    }
+  }
+}
+
+// What came since: whoever makes a name holds the directory's lock, and knows of the change afterwards.
+Result<std::vector<DirEntry>> BlockKeeper::list_last(InodeNumber directory,
+                                                     std::uint64_t after) {
+  const Result<InodePtr> inode = core_.table.get(directory);
+  if (!inode.ok() && inode.error().code != ESTALE) return inode.error();
+  std::unique_lock<std::mutex> lock;
+  if (inode.ok()) lock = std::unique_lock((*inode)->mutex);
+  return core_.catalog.list_directory(directory, after, kListBatch);
+}
+
 Result<void> BlockKeeper::read_name(InodeNumber directory, const DirEntry& entry) {
-  const auto block = core_.knowledge.block_of(directory, entry.name);
+  const NameLook seen_now = core_.knowledge.look(directory, entry.name);
+  const auto& block = seen_now.block;
   const bool is_block = block && !block->temporary;
   const std::uint64_t number = block_number(directory, entry.name);
   const std::optional<BlockRecord> seen = TRY(core_.catalog.find_block(number));
@@ -210,7 +252,7 @@ Result<void> BlockKeeper::read_name(InodeNumber directory, const DirEntry& entry
   Edit edit;
   const std::uint64_t gone =
       TRY(core_.knowledge.remove_rows_found(edit, directory, entry.name));
-  if (is_block) core_.knowledge.put_rows(edit, directory, entry.name, entry.inode, *block);
+  if (is_block) core_.knowledge.put_rows(edit, directory, entry.name, entry.inode, seen_now);
   if (edit.empty()) return {};
   TRY(core_.catalog.commit(std::move(edit)));
   if (is_block) {

@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "fs/node/core.h"
 
@@ -36,10 +37,13 @@ class BlockKeeper {
   void restore();
   void write_order();
   Result<void> write_one(std::uint64_t block, const order::Snapshot& snapshot);
-  Result<void> forget_gone(std::uint64_t block);
+  Result<void> forget_gone(std::uint64_t block, InodeNumber inode);
   // All directories that are noted. False: to be tried again later.
   bool read_anew();
   Result<void> read_tree(InodeNumber top);
+  // Of this directory alone.
+  Result<void> read_names(InodeNumber directory);
+  Result<std::vector<DirEntry>> list_last(InodeNumber directory, std::uint64_t after);
   Result<void> read_name(InodeNumber directory, const DirEntry& entry);
   [[nodiscard]] bool ending();
 

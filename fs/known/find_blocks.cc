@@ -1,5 +1,7 @@
 #include "fs/known/find_blocks.h"
 
+#include <dirent.h>
+
 #include "fs/known/block_number.h"
 #include "fs/known/place.h"
 
@@ -9,7 +11,7 @@ namespace {
 // Fills in what a row of the index leads to; false: it does not lead there any more.
 Result<bool> follow(Catalog& catalog, const PrefixName& row, FoundBlock& found) {
   const auto dentry = TRY(catalog.find_dentry(row.parent, row.name));
-  if (!dentry) return false;
+  if (!dentry || dentry->type != DT_REG) return false;
   const auto record = TRY(catalog.find_inode(dentry->inode));
   if (!record || record->state == DataState::kUnpublished) return false;
   const auto place = TRY(find_place(catalog, row.parent));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
@@ -72,8 +73,15 @@ NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
 }
 
 void Knowledge::put_rows(Edit& edit, InodeNumber directory, std::string_view name,
-                         InodeNumber inode, const BlockName& block) {
-  if (block.temporary) return;
+                         InodeNumber inode, const NameLook& seen) {
+  // The keeper may have read the directory already. If this holds, it comes after the commit: it
+  // takes the directory's lock before it leaves it.
+  if (!holds(seen)) {
+    add_late(directory);
+    if (on_unread) on_unread();
+  }
+  if (!seen.block || seen.block->temporary) return;
+  const BlockName& block = *seen.block;
   BlockRecord record{.inode = inode, .hash = block.hash};
   // A file that replaces another one of its name has its place in the order.
   if (const auto known = learner_.snapshot(block.number)) store_snapshot(record, *known);
@@ -91,41 +99,55 @@ Result<std::uint64_t> Knowledge::remove_rows(Edit& edit, InodeNumber directory,
   return seen.block->number;
 }
 
-std::uint64_t Knowledge::leave_rows(Edit& edit, InodeNumber inode, InodeNumber directory,
-                                    std::string_view name, const NameLook& seen) const {
-  const bool has_none = !seen.block || seen.block->temporary;
-  if (has_none && is_settled(seen)) {
-    edit.put_orphan_inode(inode);
-    return 0;
+Result<std::uint64_t> Knowledge::leave_rows(Edit& edit, InodeNumber inode,
+                                            InodeNumber directory, std::string_view name,
+                                            const NameLook& seen) {
+  LeftRows left{.parent = directory, .name = std::string(name), .hash = {}};
+  const std::uint64_t number = block_number(directory, name);
+  bool is_block = false;
+  if (is_settled(seen)) {
+    is_block = seen.block && !seen.block->temporary;
+    if (is_block) left.hash = seen.block->hash;
+  } else if (auto record = TRY(catalog_.find_block(number))) {
+    is_block = true;
+    left.hash = std::move(record->hash);
   }
-  edit.put_orphan_inode(inode, directory, name);
-  return block_number(directory, name);
+  if (!is_block) {
+    edit.put_orphan_inode(inode);
+    return std::uint64_t{0};
+  }
+  edit.put_orphan_inode(inode, left);
+  return number;
 }
 
 Result<void> Knowledge::remove_rows_left(const std::vector<InodeNumber>& inodes) {
   // Whoever makes a name in the directory waits for so many.
   constexpr std::ptrdiff_t kBatch = 64;
-  std::vector<LeftName> left;
+  std::vector<LeftByInode> left;
   for (const InodeNumber inode : inodes) {
-    auto name = catalog_.orphan_name(inode);
+    auto rows = catalog_.find_left_rows(inode);
     // What does not read is left to fsck, which finds its rows.
-    if (!name.ok() && name.error().code == EBADMSG) continue;
-    if (!name.ok()) return name.error();
-    if (*name) left.push_back({(*name)->first, std::move((*name)->second), inode});
+    if (!rows.ok() && rows.error().code == EBADMSG) continue;
+    if (!rows.ok()) return rows.error();
+    if (*rows) left.emplace_back(inode, std::move(**rows));
   }
-  std::sort(left.begin(), left.end(),
-            [](const LeftName& a, const LeftName& b) { return a.directory < b.directory; });
+  const auto parent_of = [](const LeftByInode& of) { return of.second.parent; };
+  std::sort(left.begin(), left.end(), [&](const LeftByInode& a, const LeftByInode& b) {
+    return parent_of(a) < parent_of(b);
+  });
   for (auto at = left.begin(); at != left.end();) {
+    const InodeNumber directory = parent_of(*at);
     auto end = at + std::min(kBatch, left.end() - at);
     end = std::find_if(at, end,
-                       [&](const LeftName& of) { return of.directory != at->directory; });
-    TRY(remove_rows_in(at->directory, {at, end}));
+                       [&](const LeftByInode& of) { return parent_of(of) != directory; });
+    TRY(remove_rows_in(directory, {at, end}));
     at = end;
   }
   return {};
 }
 
-Result<void> Knowledge::remove_rows_in(InodeNumber directory, std::span<const LeftName> names) {
+Result<void> Knowledge::remove_rows_in(InodeNumber directory,
+                                       std::span<const LeftByInode> left) {
   // Who makes a name anew writes the same rows, and holds the directory's lock.
   const Result<InodePtr> held = table_.get(directory);
   if (!held.ok() && held.error().code != ESTALE) return held.error();
@@ -134,12 +156,18 @@ Result<void> Knowledge::remove_rows_in(InodeNumber directory, std::span<const Le
   Edit edit;
   edit.set_frees();
   std::vector<std::uint64_t> gone;
-  for (const LeftName& left : names) {
-    const auto block = catalog_.find_block(block_number(directory, left.name));
+  for (const auto& [inode, rows] : left) {
+    const std::uint64_t number = block_number(directory, rows.name);
+    const auto block = catalog_.find_block(number);
     if (!block.ok() && block.error().code == EBADMSG) continue;
     if (!block.ok()) return block.error();
-    if (*block && (*block)->inode == left.inode)
-      gone.push_back(TRY(remove_rows_found(edit, directory, left.name)));
+    const bool is_its_own = *block && (*block)->inode == inode;
+    if (is_its_own) {
+      edit.remove_block(number);
+      gone.push_back(number);
+    }
+    if (!rows.hash.empty() && (is_its_own || !*block || (*block)->hash != rows.hash))
+      edit.remove_prefix(rows.hash, directory, rows.name);
   }
   if (!edit.empty()) TRY(catalog_.commit(std::move(edit)));
   // Again: the file's last close may have come after the unlink.
@@ -157,8 +185,20 @@ Result<std::uint64_t> Knowledge::remove_rows_found(Edit& edit, InodeNumber direc
   return number;
 }
 
+std::vector<InodeNumber> Knowledge::take_late() {
+  const std::lock_guard lock(late_mutex_);
+  return std::exchange(late_, {});
+}
+
+void Knowledge::add_late(InodeNumber directory) {
+  const std::lock_guard lock(late_mutex_);
+  if (std::find(late_.begin(), late_.end(), directory) == late_.end())
+    late_.push_back(directory);
+}
+
 Knowledge::PlaceChange::PlaceChange(Knowledge& knowledge) : knowledge_(knowledge) {
   knowledge_.changing_.fetch_add(1);
+  knowledge_.places_.changed();
 }
 
 Knowledge::PlaceChange::~PlaceChange() {

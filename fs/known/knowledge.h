@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -66,17 +67,18 @@ class Knowledge {
 
   // ---- in the commit of a name; the caller holds the lock of the inode it leads to ----
 
-  // After put_dentry() of a regular file. `block`: block_of() the name.
+  // After put_dentry() of a regular file, with the directory's lock held as well. `seen`: look() at the
+  // name, before the locks.
   void put_rows(Edit& edit, InodeNumber directory, std::string_view name, InodeNumber inode,
-                const BlockName& block);
+                const NameLook& seen);
   // Beside remove_dentry(); `seen`: look() at the name, before the lock. The number of the block that
   // goes, 0: it was none. Errors: EIO, EBADMSG.
   Result<std::uint64_t> remove_rows(Edit& edit, InodeNumber directory, std::string_view name,
                                     const NameLook& seen);
   // The same when the inode goes with the name: its rows stand until the reaper removes it, and lead
   // nowhere (remove_rows_left()). A commit with fewer rows is much of the cost of an unlink.
-  std::uint64_t leave_rows(Edit& edit, InodeNumber inode, InodeNumber directory,
-                           std::string_view name, const NameLook& seen) const;
+  Result<std::uint64_t> leave_rows(Edit& edit, InodeNumber inode, InodeNumber directory,
+                                   std::string_view name, const NameLook& seen);
   // Of inodes that leave_rows() was called for: commits of their own. Not under an inode's lock.
   Result<void> remove_rows_left(const std::vector<InodeNumber>& inodes);
   // The same by the rows that are there, whatever the name is taken for now.
@@ -128,6 +130,10 @@ class Knowledge {
   // Whether names are to be read anew: set by who reads them.
   void set_behind(bool behind) noexcept { behind_.store(behind); }
   [[nodiscard]] bool is_behind() const noexcept { return behind_.load(); }
+  // Directories in which names were made that had been looked at before such a change: their own names
+  // are to be read anew, once their locks are free.
+  [[nodiscard]] std::vector<InodeNumber> take_late();
+  void add_late(InodeNumber directory);
   // Whether the learner has heard of anything since this was asked last.
   bool take_heard() noexcept { return heard_.exchange(false, std::memory_order_relaxed); }
   // Calls of processes that this pid namespace does not show.
@@ -136,17 +142,16 @@ class Knowledge {
   }
 
  private:
-  // A name that leave_rows() was called for.
-  struct LeftName {
-    InodeNumber directory = 0;
-    std::string name;
-    InodeNumber inode = 0;
-  };
-  Result<void> remove_rows_in(InodeNumber directory, std::span<const LeftName> names);
+  using LeftByInode = std::pair<InodeNumber, LeftRows>;
+  Result<void> remove_rows_in(InodeNumber directory, std::span<const LeftByInode> left);
   void note(OrderNote::What what, std::uint64_t block, pid_t thread);
   // Whether the rows of a name are those of what it was taken for then.
   [[nodiscard]] bool is_settled(const NameLook& seen) const noexcept {
-    return changing_.load() == 0 && !behind_.load() && seen.age == places_.age();
+    return holds(seen) && !behind_.load();
+  }
+  // Whether it would be taken for the same now.
+  [[nodiscard]] bool holds(const NameLook& seen) const noexcept {
+    return changing_.load() == 0 && seen.age == places_.age();
   }
   // The block of the inode's first name that is one.
   Result<std::uint64_t> number_of(InodeNumber inode);
@@ -164,6 +169,8 @@ class Knowledge {
   std::atomic<bool> heard_{false};
   std::atomic<bool> behind_{true};
   std::atomic<int> changing_{0};  // PlaceChanges
+  std::mutex late_mutex_;         // a leaf
+  std::vector<InodeNumber> late_;
   std::atomic<std::uint64_t> invisible_{0};
 };
 

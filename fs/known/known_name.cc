@@ -4,23 +4,31 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "fs/known/place.h"
 
 namespace kvcachefs {
 namespace {
 
+// Of a file with more names, a block's may be passed over: the links of many sessions.
+constexpr std::size_t kMostLooked = 64;
+
 constexpr std::array<std::string_view, 4> kReadOnly = {"runtime", "model", "prefix", "policy"};
 
 }  // namespace
 
 Result<void> find_known_name(Catalog& catalog, InodeNumber inode, KnownName& out) {
-  const auto links = TRY(catalog.list_links(inode, 1));
-  if (links.empty()) return {};
-  const auto place = TRY(find_place(catalog, links.front().first));
-  if (place == nullptr) return {};
-  out.path = path_in(*place, links.front().second);
-  out.file = recognize(out.path, place->told);
+  for (const auto& [directory, name] : TRY(catalog.list_links(inode, kMostLooked))) {
+    const auto place = TRY(find_place(catalog, directory));
+    if (place == nullptr) continue;
+    std::string path = path_in(*place, name);
+    const bool is_block = finished_block(path, place->told).has_value();
+    if (!is_block && (out.file || !recognize(path, place->told))) continue;
+    out.path = std::move(path);
+    out.file = recognize(out.path, place->told);
+    if (is_block) return {};
+  }
   return {};
 }
 

@@ -22,7 +22,7 @@ struct KnownName {
   KnownName& operator=(const KnownName&) = delete;
 };
 
-// Of the inode's first name. The nearest directory above it that was told a layout (kToldXattr)
+// Of the inode's first name that is a block's, or else of the first that is recognised. The nearest directory above it that was told a layout (kToldXattr)
 // decides. Nothing is recognised of an inode without a name, or deeper than 4096 bytes of path.
 // Errors: EIO, EBADMSG.
 Result<void> find_known_name(Catalog& catalog, InodeNumber inode, KnownName& out);

@@ -185,7 +185,11 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
       record.stamp = stamp_of(backing);
     }
   }
-  if (S_ISREG(what.mode) && !nameless) made.block = core_.knowledge.block_of(parent, name);
+  NameLook seen;
+  if (S_ISREG(what.mode) && !nameless) {
+    seen = core_.knowledge.look(parent, name);
+    made.block = seen.block;
+  }
   const auto undo = [&](const Error& error) {
     if (S_ISREG(what.mode)) {
       // Nothing refers to it; if this fails too, the next start or fsck finds it.
@@ -221,7 +225,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
     edit.put_dentry(
         parent, name,
         DentryRecord{.inode = number, .type = type_of(record.mode), .cookie = *cookie});
-    if (made.block) core_.knowledge.put_rows(edit, parent, name, number, *made.block);
+    if (S_ISREG(what.mode)) core_.knowledge.put_rows(edit, parent, name, number, seen);
     directory_next = touched(directory->record, now, S_ISDIR(what.mode) ? 1 : 0);
     edit.put_inode(parent, directory_next);
   }

@@ -20,8 +20,9 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
   const InodePtr inode = TRY(core_.table.get(number));
   const InodePtr directory = TRY(core_.table.get(new_parent));
   bool replaced_object = false;
-  std::optional<BlockName> block;
-  if (inode->is_file()) block = core_.knowledge.block_of(new_parent, new_name);
+  NameLook seen;
+  if (inode->is_file()) seen = core_.knowledge.look(new_parent, new_name);
+  const std::optional<BlockName>& block = seen.block;
   {
     const LockedInodes locked({inode.get(), directory.get()});
     if (directory->record.nlink == 0) return fail(ENOENT, "the directory was removed");
@@ -39,7 +40,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
     }
     if (next.nlink == 0) {
       // As vfs_link() (fs/namei.c): what was unlinked stays so; only O_TMPFILE makes a file for a link.
-      if (TRY(core_.catalog.orphan_name(number))) return fail(ENOENT, "an unlinked file");
+      if (TRY(core_.catalog.find_left_rows(number))) return fail(ENOENT, "an unlinked file");
       edit.remove_orphan_inode(number);
     }
     if (inode->is_file() && native_.is_hash(new_parent, new_name))
@@ -50,7 +51,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
                     DentryRecord{.inode = number,
                                  .type = static_cast<std::uint8_t>(IFTODT(next.mode)),
                                  .cookie = TRY(core_.catalog.next_id())});
-    if (block) core_.knowledge.put_rows(edit, new_parent, new_name, number, *block);
+    if (inode->is_file()) core_.knowledge.put_rows(edit, new_parent, new_name, number, seen);
     InodeRecord directory_next = touched(directory->record, now, 0);
     edit.put_inode(new_parent, directory_next);
     TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
@@ -91,7 +92,7 @@ Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, b
     edit.remove_dentry(parent, name, *dentry);
     std::uint64_t block = 0;
     if (inode->is_file() && next.nlink == 0) {
-      block = core_.knowledge.leave_rows(edit, inode->number, parent, name, seen);
+      block = TRY(core_.knowledge.leave_rows(edit, inode->number, parent, name, seen));
     } else if (inode->is_file()) {
       block = TRY(core_.knowledge.remove_rows(edit, parent, name, seen));
     } else if (next.nlink == 0) {

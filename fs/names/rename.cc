@@ -268,11 +268,10 @@ Result<void> Namespace::put_block_rows(Renaming& call, bool moves) {
   if (!moves) return {};
   if (replaces_file)
     call.gone_target = TRY(knowledge.remove_rows(call.edit, to, call.new_name, call.at_target));
-  if (call.moved->is_file() && call.at_target.block)
-    knowledge.put_rows(call.edit, to, call.new_name, call.moved->number, *call.at_target.block);
-  if (call.exchange && replaces_file && call.at_source.block)
-    knowledge.put_rows(call.edit, from, call.name, call.replaced->number,
-                       *call.at_source.block);
+  if (call.moved->is_file())
+    knowledge.put_rows(call.edit, to, call.new_name, call.moved->number, call.at_target);
+  if (call.exchange && replaces_file)
+    knowledge.put_rows(call.edit, from, call.name, call.replaced->number, call.at_source);
   return {};
 }
 

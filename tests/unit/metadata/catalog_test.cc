@@ -258,19 +258,18 @@ TEST_F(CatalogTest, ListsUnsealedAndOrphansInSteps) {
   EXPECT_EQ(9u, objects->at(0).device);
 }
 
-TEST_F(CatalogTest, AnOrphanMayKeepTheNameItHad) {
+TEST_F(CatalogTest, AnOrphanSaysWhatRowsItLeft) {
+  const LeftRows left{.parent = 1, .name = "its name", .hash = std::string(129, 'a')};
   commit([&](Edit& edit) {
     edit.put_orphan_inode(5);
-    edit.put_orphan_inode(6, 1, "its name");
+    edit.put_orphan_inode(6, left);
   });
-  EXPECT_FALSE(*catalog_->orphan_name(4));
-  EXPECT_FALSE(*catalog_->orphan_name(5));
-  const auto name = catalog_->orphan_name(6);
-  ASSERT_OK(name);
-  EXPECT_EQ((std::pair<InodeNumber, std::string>{1, "its name"}), *name);
+  EXPECT_FALSE(*catalog_->find_left_rows(4));
+  EXPECT_FALSE(*catalog_->find_left_rows(5));
+  EXPECT_EQ(left, *catalog_->find_left_rows(6));
   EXPECT_EQ((std::vector<InodeNumber>{5, 6}), *catalog_->list_orphan_inodes(0, 10));
   commit([&](Edit& edit) { edit.remove_orphan_inode(6); });
-  EXPECT_FALSE(*catalog_->orphan_name(6));
+  EXPECT_FALSE(*catalog_->find_left_rows(6));
 }
 
 TEST_F(CatalogTest, WalksWholeTables) {

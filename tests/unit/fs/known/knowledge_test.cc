@@ -3,6 +3,7 @@
 #include <linux/fs.h>
 #include <stdio.h>
 
+#include "fs/known/find_blocks.h"
 #include "tests/unit/fs/known/known_rows.h"
 
 namespace kvcachefs {
@@ -183,6 +184,38 @@ TEST_F(KnownRows, AreRemovedWhenTheirDirectoryHasGoneToo) {
   volume_->forget(directory, 1);
   volume_.settle();
   EXPECT_EQ(0u, blocks_with_leavings(volume_.catalog()));
+}
+
+// The rows of the first file are of another hash than those of the second.
+TEST_F(KnownRows, AreRemovedWhenTheNameHasAnotherHashMeanwhile) {
+  const InodeNumber directory = volume_.mkdir(kRootInode, "d");
+  const InodeNumber first = volume_.store_file(directory, lmcache_name(1), "1");
+  must(volume_->unlink(directory, lmcache_name(1)));
+  must(volume_->set_xattr(directory, "user.kvcachefs.layout", "llama_cpp", 0, kRoot));
+  volume_.store_file(directory, lmcache_name(1), "2");
+  EXPECT_EQ(1u, count("another layout"));
+  EXPECT_TRUE(must(volume_.catalog().next_prefix("")));
+  volume_->forget(first, 1);
+  volume_.settle();
+  EXPECT_EQ(1u, count("first one reaped"));
+  EXPECT_FALSE(must(volume_.catalog().next_prefix("")));
+}
+
+TEST_F(KnownRows, SayWhatTheNameOfABlockSaysAmongOthers) {
+  const InodeNumber above = volume_.mkdir(kRootInode, "a");
+  const InodeNumber inode = volume_.store_file(kRootInode, lmcache_name(1), "1");
+  must(volume_->link(inode, kRootInode, "backup", kRoot));
+  must(volume_->link(inode, above, "copy", kRoot));
+  EXPECT_EQ(hash_of(1), must(volume_->get_xattr(inode, "user.kvcachefs.prefix")));
+  must(volume_->unlink(kRootInode, lmcache_name(1)));
+  EXPECT_ERROR(ENODATA, volume_->get_xattr(inode, "user.kvcachefs.prefix"));
+}
+
+TEST_F(KnownRows, LeadToNoSymlinkOfTheName) {
+  volume_.store_file(kRootInode, lmcache_name(1), "1");
+  must(volume_->unlink(kRootInode, lmcache_name(1)));
+  must(volume_->make_symlink(kRootInode, lmcache_name(1), "/elsewhere", kRoot));
+  EXPECT_TRUE(must(find_blocks(volume_.catalog(), hash_of(1))).empty());
 }
 
 TEST_F(KnownRows, DoNotComeBackWithARemovedFile) {

@@ -47,28 +47,32 @@ inline KnownRows rows_by_scan(Catalog& catalog) {
   return rows;
 }
 
-// Without those that a removed file has left, until it is reaped.
+// Without those that removed files have left, until they are reaped.
 inline KnownRows rows_in_tables(Catalog& catalog) {
   KnownRows rows;
-  std::set<std::pair<InodeNumber, std::string>> left;
+  std::set<InodeNumber> removed;
+  std::set<std::tuple<std::string, InodeNumber, std::string>> left;
+  for (const InodeNumber orphan : must(catalog.list_orphan_inodes(0, 1'000'000))) {
+    removed.insert(orphan);
+    if (const auto of = must(catalog.find_left_rows(orphan)))
+      left.emplace(of->hash, of->parent, of->name);
+  }
   must(catalog.each_block(
       std::nullopt,
       [&](std::uint64_t block, const BlockRecord& record) {
-        const auto name = must(catalog.orphan_name(record.inode));
-        if (name && block_number(name->first, name->second) == block) {
-          left.insert(*name);
-        } else {
-          rows.blocks[block] = {record.inode, record.hash};
-        }
+        if (removed.count(record.inode) == 0) rows.blocks[block] = {record.inode, record.hash};
         return true;
       },
       [](const std::string& what) { ADD_FAILURE() << what; }));
   std::string hash;
   while (const auto next = must(catalog.next_prefix(hash))) {
     hash = *next;
-    for (const PrefixName& row : must(catalog.list_prefix(hash, std::nullopt, 1'000'000)))
-      if (left.count({row.parent, row.name}) == 0)
+    for (const PrefixName& row : must(catalog.list_prefix(hash, std::nullopt, 1'000'000))) {
+      const auto block = rows.blocks.find(block_number(row.parent, row.name));
+      const bool is_of_a_file = block != rows.blocks.end() && block->second.second == row.hash;
+      if (is_of_a_file || left.count({row.hash, row.parent, row.name}) == 0)
         rows.prefixes.emplace(row.hash, row.parent, row.name);
+    }
   }
   return rows;
 }
