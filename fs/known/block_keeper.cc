@@ -172,8 +172,8 @@ bool BlockKeeper::read_anew() {
     if (!inode.ok() && inode.error().code != ESTALE) return false;
     std::unique_lock<std::mutex> lock;
     if (inode.ok()) lock = std::unique_lock((*inode)->mutex);
-    // Somebody changes the places: what was read before that may be wrong.
-    if (age != core_.knowledge.places().age()) continue;
+    // Somebody changes the places: what was read before the end of that may be wrong.
+    if (core_.knowledge.is_changing() || age != core_.knowledge.places().age()) continue;
     Edit edit;
     edit.set_frees();
     edit.remove_unread(top);

@@ -130,6 +130,9 @@ class Knowledge {
   // Whether names are to be read anew: set by who reads them.
   void set_behind(bool behind) noexcept { behind_.store(behind); }
   [[nodiscard]] bool is_behind() const noexcept { return behind_.load(); }
+  // Whether a PlaceChange is under way. To be asked before the age of the places, which it changes
+  // before it ends.
+  [[nodiscard]] bool is_changing() const noexcept { return changing_.load() != 0; }
   // Directories in which names were made that had been looked at before such a change: their own names
   // are to be read anew, once their locks are free.
   [[nodiscard]] std::vector<InodeNumber> take_late();
@@ -151,7 +154,7 @@ class Knowledge {
   }
   // Whether it would be taken for the same now.
   [[nodiscard]] bool holds(const NameLook& seen) const noexcept {
-    return changing_.load() == 0 && seen.age == places_.age();
+    return !is_changing() && seen.age == places_.age();
   }
   // The block of the inode's first name that is one.
   Result<std::uint64_t> number_of(InodeNumber inode);
