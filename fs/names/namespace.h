@@ -67,7 +67,8 @@ class Namespace {
   Result<Outcome> commit_rename(Renaming& call);
   Result<void> move_names(Renaming& call);
   Result<void> put_block_rows(Renaming& call, bool moves);
-  void tell_order(const Renaming& call, bool moved, const Caller& caller);
+  void tell_gone(const Renaming& call, bool moved);
+  void tell_stored(const Renaming& call, bool moved, const Caller& caller);
   struct NewName {
     InodeNumber parent = 0;
     std::string_view name;

@@ -59,6 +59,12 @@ void give_way(Inode& second, const std::string_view name, const DentryRecord& so
   changes.of(from_dir) = touched(changes.of(from_dir), now, 0);
 }
 
+// The block that a name stands for after the commit, 0: none.
+std::uint64_t block_at(const InodePtr& inode, const NameLook& seen) {
+  const bool is_block = inode->is_file() && seen.block && !seen.block->temporary;
+  return is_block ? seen.block->number : 0;
+}
+
 }  // namespace
 
 // The kernel believes that the second copy is under the hash now, and that the first one has lost a
@@ -137,7 +143,7 @@ Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
     if (call.moves_directories()) places.emplace(core_.knowledge);
     const Outcome outcome = TRY(commit_rename(call));
     if (outcome == Outcome::kChanged) continue;
-    tell_order(call, outcome == Outcome::kMoved, caller);
+    tell_stored(call, outcome == Outcome::kMoved, caller);
     if (call.replaced_object && core_.on_orphan_object) core_.on_orphan_object();
     return {};
   }
@@ -197,6 +203,7 @@ Result<Namespace::Outcome> Namespace::commit_rename(Renaming& call) {
   }
   TRY(put_block_rows(call, !stands));
   TRY(call.changes.commit(core_, std::move(call.edit)));
+  tell_gone(call, !stands);
   if (stands) {
     came_second(moved, *replaced, {to, call.new_name}, native_.holds(from));
     return Outcome::kCameSecond;
@@ -275,24 +282,24 @@ Result<void> Namespace::put_block_rows(Renaming& call, bool moves) {
   return {};
 }
 
+// Under the locks: who makes one of the names anew is noted after this.
+void Namespace::tell_gone(const Renaming& call, bool moved) {
+  const std::uint64_t to = moved ? block_at(call.moved, call.at_target) : 0;
+  const std::uint64_t back = call.exchange ? block_at(call.replaced, call.at_source) : 0;
+  if (back != call.gone_source) core_.knowledge.removed(call.gone_source);
+  if (to != call.gone_target) core_.knowledge.removed(call.gone_target);
+}
+
 // After the locks.
-void Namespace::tell_order(const Renaming& call, bool moved, const Caller& caller) {
+void Namespace::tell_stored(const Renaming& call, bool moved, const Caller& caller) {
   Knowledge& knowledge = core_.knowledge;
-  const auto& block = call.at_target.block;
   if (!moved) {
-    knowledge.removed(call.gone_source);
     // Whoever computed it anew may want it soon.
-    if (block) knowledge.stored(block->number);
+    if (call.at_target.block) knowledge.stored(call.at_target.block->number);
     return;
   }
-  const auto number_at = [](const InodePtr& inode, const NameLook& seen) {
-    const bool is_block = inode->is_file() && seen.block && !seen.block->temporary;
-    return is_block ? seen.block->number : 0;
-  };
-  const std::uint64_t to = number_at(call.moved, call.at_target);
-  const std::uint64_t back = call.exchange ? number_at(call.replaced, call.at_source) : 0;
-  if (back != call.gone_source) knowledge.removed(call.gone_source);
-  if (to != call.gone_target) knowledge.removed(call.gone_target);
+  const std::uint64_t to = block_at(call.moved, call.at_target);
+  const std::uint64_t back = call.exchange ? block_at(call.replaced, call.at_source) : 0;
   if (to != 0) knowledge.named(*call.moved, to, caller.pid);
   if (back != 0) knowledge.named(*call.replaced, back, caller.pid);
 }
