@@ -238,6 +238,8 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   }
   count_unsealed(core_, DataState::kNone, record.state);
   made.inode = core_.table.insert(number, std::move(record));
+  // Its number is greater than the directory's, whose lock is held.
+  const std::lock_guard inode_lock(made.inode->mutex);
   if (S_ISREG(what.mode)) made.inode->device = made.copy.device;
   if (made.block) {
     made.inode->block.store(made.block->number, std::memory_order_relaxed);

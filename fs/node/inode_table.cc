@@ -94,7 +94,10 @@ InodePtr InodeTable::insert(InodeNumber number, InodeRecord record) {
   InodePtr made = wrap(std::make_unique<Inode>(number, std::move(record)));
   Shard& shard = shard_of(number);
   const std::lock_guard lock(shard.mutex);
-  shard.inodes[number] = made;
+  // A background thread that found it in the catalog may have been first.
+  std::weak_ptr<Inode>& place = shard.inodes[number];
+  if (InodePtr standing = place.lock()) return standing;
+  place = made;
   return made;
 }
 

@@ -36,7 +36,7 @@ class InodeTable {
   Result<InodePtr> get(InodeNumber number);
   // The inode if it is in memory.
   InodePtr find(InodeNumber number);
-  // A new inode, before it is visible to anybody.
+  // Of a new inode, after the commit of its record.
   InodePtr insert(InodeNumber number, InodeRecord record);
 
   // Counts one lookup by the kernel; forget() takes it back.
