@@ -47,6 +47,14 @@ Result<void> check_real(InodeNumber parent, std::string_view name) {
     return fail(EROFS, "the name of a made-up directory");
   return check_real(parent);
 }
+// The outcome for a name that the catalog has not: a made-up one cannot be taken away.
+template <typename T>
+Result<T> unless_made_up(Result<T> outcome, InodeNumber parent, std::string_view name) {
+  if (!outcome.ok() && outcome.error().code == ENOENT &&
+      SyntheticTree::is_entrance(parent, name))
+    return fail(EROFS, "the name of a made-up directory");
+  return outcome;
+}
 
 }  // namespace
 
@@ -143,22 +151,24 @@ Result<Entry> Volume::link(InodeNumber inode, InodeNumber new_parent, std::strin
 }
 Result<void> Volume::unlink(InodeNumber parent, std::string_view name) {
   TRY(check_real(parent));
-  return parts_->names.unlink(parent, name);
+  return unless_made_up(parts_->names.unlink(parent, name), parent, name);
 }
 Result<void> Volume::rmdir(InodeNumber parent, std::string_view name) {
   TRY(check_real(parent));
-  return parts_->names.rmdir(parent, name);
+  return unless_made_up(parts_->names.rmdir(parent, name), parent, name);
 }
 Result<void> Volume::rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
                             std::string_view new_name, unsigned flags, const Caller& caller) {
   TRY(check_real(parent));
   TRY(check_real(new_parent, new_name));
   if (!publish_is_slow())
-    return parts_->names.rename(parent, name, new_parent, new_name, flags, caller);
+    return unless_made_up(
+        parts_->names.rename(parent, name, new_parent, new_name, flags, caller), parent, name);
   const std::optional<DentryRecord> source =
       TRY(parts_->core.catalog.find_dentry(parent, name));
   if (source) TRY(parts_->files.make_durable(source->inode));
-  TRY(parts_->names.rename(parent, name, new_parent, new_name, flags, caller));
+  TRY(unless_made_up(parts_->names.rename(parent, name, new_parent, new_name, flags, caller),
+                     parent, name));
   return parts_->core.catalog.sync();
 }
 Result<std::string> Volume::read_link(InodeNumber inode) {
