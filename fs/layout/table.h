@@ -24,6 +24,7 @@ enum TemporaryForm : unsigned {
   kUuid = 1 << 4,
   kThread = 1 << 5,
   kShort = 1 << 6,
+  kDotted = 1 << 7,
 };
 
 struct FormRow {
@@ -34,6 +35,7 @@ struct FormRow {
 
 inline constexpr FormRow kForms[] = {
     {kRandom, "{any}_{digits:1-20}.tmp", ""},
+    {kDotted, "{any}.{digits:1-20}.tmp", ""},
     {kAppended, "{any}.tmp", ""},
     // Python's Path.with_suffix, C++'s path::replace_extension: "x.data" is written as "x.tmp".
     {kReplaced, "{any}.tmp", ".data"},
@@ -68,8 +70,8 @@ struct Row {
 inline constexpr Row kRows[] = {
     // This filesystem's own names. Whoever stores there chooses how to name temporaries.
     {Runtime::kNative, NameKind::kBlock, "/prefix/{hashhex:16-128}",
-     kAppended | kRandom | kCounter | kUuid | kThread | kShort, FilePolicy::kCache, kImmutable,
-     "kvcachefs itself"},
+     kAppended | kRandom | kCounter | kUuid | kThread | kShort | kDotted, FilePolicy::kCache,
+     kImmutable, "kvcachefs itself"},
     {Runtime::kNative, NameKind::kSession, "/session/{session}/{position}", kNoTemporary,
      FilePolicy::kCache, kImmutable, "kvcachefs itself"},
 

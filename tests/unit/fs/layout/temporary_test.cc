@@ -38,6 +38,7 @@ constexpr Example kExamples[] = {
      "aibrix_h0_7_l0_31_c/9c/41/9c41d2a0b3f4e5968778695a4b3c2d1e"},
     {"prefix/H.tmp", "prefix/H"},
     {"prefix/H.tmp.12", "prefix/H"},
+    {"prefix/H.4711.tmp", "prefix/H"},
 };
 
 std::string without_final(std::optional<Recognized> file) {
