@@ -294,6 +294,12 @@ Result<void> Knowledge::set_parent_hash(InodeNumber inode, std::string_view hash
   return fail(ENODATA, "no such block of this model, rank and group");
 }
 
+Result<void> Knowledge::forget_parent(InodeNumber inode) {
+  const std::uint64_t number = TRY(number_of(inode));
+  if (!learner().forget_parent(number)) return fail(ENODATA, "no block is known before it");
+  return {};
+}
+
 void Knowledge::linked(InodeNumber directory, std::string_view name, InodeNumber inode) {
   if (name.find_first_not_of("0123456789") != std::string_view::npos) return;
   const auto place = places_.of(directory);

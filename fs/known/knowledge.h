@@ -110,6 +110,8 @@ class Knowledge {
   // Errors: EINVAL (no hash; or the parent follows this block already), ENODATA (the inode is no
   // block, or no block of that hash is here of the same model, rank, group and part), EIO, EBADMSG.
   Result<void> set_parent_hash(InodeNumber inode, std::string_view hash);
+  // Takes back what was told, or learned: it is learned anew. Errors: as parent_hash().
+  Result<void> forget_parent(InodeNumber inode);
   // An inode got this name by a link. In session/<id>/<n> it follows entry n-1, and is followed by n+1,
   // where these are there; elsewhere the name says nothing.
   void linked(InodeNumber directory, std::string_view name, InodeNumber inode);

@@ -207,7 +207,7 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
   if (!is_named(name)) return fail(EINVAL, "xattr name");
   if (value.size() > kLongestXattr) return fail(E2BIG, "xattr value");
   const InodePtr inode = TRY(core_.table.get(number));
-  if (name == kParentXattr) return core_.knowledge.set_parent_hash(number, value);
+  if (name == kParentXattr) return set_parent(number, value, flags);
   if (name == kToldXattr) return set_told(*inode, value, flags);
   const std::lock_guard lock(inode->mutex);
   if (is_acl(name)) return set_acl(*inode, name, value, caller);
@@ -227,6 +227,16 @@ Result<void> Attributes::store_xattr(Inode& inode, std::string_view name,
   next.ctime = file_clock_now();
   edit.put_xattr(inode.number, name, value);
   return commit_record(core_, inode, std::move(next), std::move(edit));
+}
+
+Result<void> Attributes::set_parent(InodeNumber number, std::string_view hash, int flags) {
+  if (flags != 0) {
+    const Result<std::string> stands = core_.knowledge.parent_hash(number);
+    if (!stands.ok() && stands.error().code != ENODATA) return stands.error();
+    if (stands.ok() && (flags & XATTR_CREATE) != 0) return fail(EEXIST, "xattr");
+    if (!stands.ok() && (flags & XATTR_REPLACE) != 0) return fail(ENODATA, "xattr");
+  }
+  return core_.knowledge.set_parent_hash(number, hash);
 }
 
 // The names below mean something else from now on.
@@ -279,6 +289,7 @@ Result<std::string> Attributes::list_xattrs(InodeNumber number, const Caller& ca
 Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name) {
   if (!is_supported(name)) return fail(EOPNOTSUPP, "xattr namespace");
   const InodePtr inode = TRY(core_.table.get(number));
+  if (name == kParentXattr) return core_.knowledge.forget_parent(number);
   std::optional<Knowledge::PlaceChange> change;
   if (name == kToldXattr) change.emplace(core_.knowledge);
   const std::lock_guard lock(inode->mutex);

@@ -28,6 +28,7 @@ class Attributes {
 
   Result<void> store_xattr(Inode& inode, std::string_view name, std::string_view value,
                            int flags, Edit&& edit);
+  Result<void> set_parent(InodeNumber number, std::string_view hash, int flags);
   Result<void> set_told(Inode& inode, std::string_view value, int flags);
 
   Core& core_;

@@ -54,6 +54,11 @@ bool Learner::set_parent(std::uint64_t name, std::uint64_t parent, std::int64_t 
   return state_->set_parent(name, parent, now_ns);
 }
 
+bool Learner::forget_parent(std::uint64_t name) {
+  const std::lock_guard lock(mutex_);
+  return state_->forget_parent(name);
+}
+
 std::optional<EvictionKey> Learner::eviction_key(std::uint64_t name) const {
   const std::lock_guard lock(mutex_);
   return state_->eviction_key(name);

@@ -135,6 +135,9 @@ class Learner {
   // link does not change then. Either name may come up here for the first time.
   bool set_parent(std::uint64_t name, std::uint64_t parent, std::int64_t now_ns);
 
+  // Takes back what was told or learned of its parent: it is learned anew. False: there is none.
+  bool forget_parent(std::uint64_t name);
+
   // --- What follows from it ---
 
   // nullopt: not stored.

@@ -168,6 +168,17 @@ bool LearnerState::set_parent(std::uint64_t name, std::uint64_t parent, std::int
   return true;
 }
 
+bool LearnerState::forget_parent(std::uint64_t name) {
+  const NameIndex index = names_.find(name);
+  if (index == kNoName || names_[index].parent == kNoName) return false;
+  NameRecord& record = names_[index];
+  links_.link(index, kNoName);
+  record.confidence = kGuessed;
+  record.candidate = kNoName;
+  note_change(index);
+  return true;
+}
+
 // If the name is above what is to be its parent, a link in between must go: one that was learned.
 bool LearnerState::break_circle(NameIndex name, NameIndex parent) {
   if (names_[name].first_child == kNoName) return true;

@@ -37,6 +37,7 @@ class LearnerState {
   void forget(std::uint64_t name);
   void enumerated(const Caller& caller, std::int64_t now_ns);
   bool set_parent(std::uint64_t name, std::uint64_t parent, std::int64_t now_ns);
+  bool forget_parent(std::uint64_t name);
   void climb(Climb& climb);
 
   std::optional<EvictionKey> eviction_key(std::uint64_t name) const;

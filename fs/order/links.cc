@@ -13,6 +13,8 @@ constexpr float kTrusted = 0.5F;
 // How many of its process's calls ago a name counts as near. 16 to 256 make no difference.
 constexpr std::uint32_t kWindow = 64;
 constexpr std::size_t kNearLinks = 12;
+// How far a circle is looked for: a million tokens of 256 a block.
+constexpr std::size_t kLongestCircle = 4096;
 
 }  // namespace
 
@@ -174,10 +176,25 @@ NameIndex Links::candidate(const NameRecord& record) const noexcept {
   return same ? index : kNoName;
 }
 
-// Two names that would be each other's parent are not linked; longer circles do no harm, every
-// walk along links is bounded.
+// A thread that is done with a prefix and begins it again says that its first block follows its
+// last. What is above a name was born before it, but for links that were only guessed: the walk
+// ends there, so that it is long only where there is a circle. One that a guess hides does no
+// harm, every walk along links is bounded.
+bool Links::makes_circle(NameIndex name, NameIndex parent) const noexcept {
+  if (parent == name) return true;
+  if (names_[name].first_child == kNoName) return false;
+  const Birth born = names_[name].birth();
+  NameIndex at = parent;
+  for (std::size_t steps = 0; at != kNoName && steps < kLongestCircle; ++steps) {
+    if (names_[at].parent == name) return true;
+    if (names_[at].birth() < born) return false;
+    at = names_[at].parent;
+  }
+  return false;
+}
+
 void Links::set_parent(NameIndex name, const Evidence& evidence) noexcept {
-  if (evidence.name == name || names_[evidence.name].parent == name) return;
+  if (makes_circle(name, evidence.name)) return;
   link(name, evidence.name);
   names_[name].parent_class = evidence.kind;
 }
@@ -193,7 +210,7 @@ void Links::exchange(NameIndex name) noexcept {
   NameRecord& record = names_[name];
   const Evidence old{record.parent, record.parent_class};
   const Evidence taken{candidate(record), record.candidate_class};
-  if (taken.name == kNoName || names_[taken.name].parent == name) return;
+  if (taken.name == kNoName || makes_circle(name, taken.name)) return;
   link(name, taken.name);
   record.parent_class = taken.kind;
   set_candidate(record, old);

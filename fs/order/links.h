@@ -65,6 +65,7 @@ class Links {
   void set_parent(NameIndex name, const Evidence& evidence) noexcept;
   void set_candidate(NameRecord& record, const Evidence& evidence) noexcept;
   void exchange(NameIndex name) noexcept;
+  [[nodiscard]] bool makes_circle(NameIndex name, NameIndex parent) const noexcept;
   [[nodiscard]] bool near_on_chain(NameIndex a, NameIndex b) const noexcept;
   [[nodiscard]] bool recent(NameIndex name, CallKind kind,
                             const Process& process) const noexcept;

@@ -110,6 +110,31 @@ def test_can_be_told(mount):
     assert refused.value.errno == errno.ENODATA
 
 
+def test_what_was_told_can_be_taken_back(mount):
+    blocks = Blocks(mount.mnt, 2100, 3)
+    blocks.store()
+    path, hashes = blocks.paths()[2], blocks.hashes
+    os.setxattr(path, PARENT, hashes[0].encode())
+    with pytest.raises(FileExistsError):
+        os.setxattr(path, PARENT, hashes[1].encode(), os.XATTR_CREATE)
+    os.setxattr(path, PARENT, hashes[1].encode(), os.XATTR_REPLACE)
+    assert parent_of(path) == hashes[1]
+    os.removexattr(path, PARENT)
+    assert parent_of(path) is None
+    for call in (lambda: os.removexattr(path, PARENT),
+                 lambda: os.setxattr(path, PARENT, hashes[0].encode(), os.XATTR_REPLACE)):
+        with pytest.raises(OSError) as refused:
+            call()
+        assert refused.value.errno == errno.ENODATA
+    last = Blocks(mount.mnt, 2200, 2)
+    last.store()
+    os.setxattr(last.paths()[1], PARENT, last.hashes[0].encode())
+    mount.remount()
+    kvmount.wait_until(lambda: parent_of(last.paths()[1]) == last.hashes[0], 10,
+                       "the order of the last run")
+    assert parent_of(path) != hashes[1]
+
+
 def test_a_listing_teaches_nothing(mount):
     blocks = Blocks(mount.mnt, 3000, 12)
 

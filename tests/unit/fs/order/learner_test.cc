@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <thread>
 
 #include "tests/unit/fs/order/scripted_calls.h"
@@ -273,6 +274,17 @@ TEST(Learner, TwoNamesAreNeverEachOthersParent) {
   }
 }
 
+TEST(Learner, APrefixThatBeginsAgainDoesNotFollowItself) {
+  ScriptedCalls calls;
+  // Longer than any pause that would tell its rounds apart.
+  std::vector<std::uint64_t> chain(3000);
+  std::iota(chain.begin(), chain.end(), 1);
+  for (int round = 0; round < 6; ++round) calls.probe(chain, order::Lookup::kHit, calls.engine);
+  EXPECT_EQ(0u, calls.parent(1));
+  for (std::uint64_t name = 2; name <= chain.size(); ++name)
+    ASSERT_EQ(name - 1, calls.parent(name));
+}
+
 TEST(Learner, ARunRefreshesTheAncestorsThatWereNotLookedUp) {
   ScriptedCalls calls;
   calls.first_request({1, 2, 3, 4});
@@ -377,6 +389,19 @@ TEST(Learner, AHintOverridesWhatIsLearnedAndStays) {
   EXPECT_TRUE(calls.firm(3));
   for (int i = 0; i < 10; ++i) calls.next_request({1, 2, 3});
   EXPECT_EQ(1u, calls.parent(3));
+}
+
+TEST(Learner, WhatWasToldCanBeTakenBackAndIsLearnedAnew) {
+  ScriptedCalls calls;
+  calls.first_request({1, 2, 3});
+  ASSERT_TRUE(calls.learner.set_parent(3, 1, calls.now));
+  EXPECT_TRUE(calls.learner.forget_parent(3));
+  EXPECT_EQ(0u, calls.parent(3));
+  EXPECT_FALSE(calls.learner.forget_parent(3));
+  EXPECT_FALSE(calls.learner.forget_parent(99));
+  calls.next_request({1, 2, 3});
+  calls.next_request({1, 2, 3});
+  EXPECT_EQ(2u, calls.parent(3));
 }
 
 TEST(Learner, AHintThatClosesACircleIsRefused) {
