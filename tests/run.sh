@@ -238,7 +238,7 @@ sanitized() {
   export UBSAN_OPTIONS="log_path=$reports/ubsan:print_stacktrace=1"
   export TSAN_OPTIONS="log_path=$reports/tsan:suppressions=$suppress/tsan.supp:second_deadlock_stack=1:die_after_fork=0"
   # Sizes and links of single-threaded code, which take minutes there.
-  export GTEST_FILTER=-LearnerCost.*:Runtimes/*
+  export GTEST_FILTER=-LearnerCost.*:ChainPolicy.*:Runtimes/*
   # ThreadSanitizer does not follow a fork of a process that has threads.
   [ "$preset" = tsan ] &&
     GTEST_FILTER+=:RocksdbStoreTest.KeepsEveryWriteOfAKilledProcess:States.AChildThat*

@@ -207,15 +207,15 @@ Knowledge::PlaceChange::~PlaceChange() {
   knowledge_.changing_.fetch_sub(1);
 }
 
-void Knowledge::note(OrderNote::What what, std::uint64_t block, pid_t thread) {
-  OrderNote note{.what = what, .block = block, .caller = {}, .when_ns = now()};
+void Knowledge::note(order::Note::What what, std::uint64_t block, pid_t thread) {
+  order::Note note{.what = what, .name = block, .caller = {}, .when_ns = now()};
   if (thread >= 0) {
     note.caller = processes_.caller(thread, note.when_ns);
-    if (note.caller.process == 0 && what != OrderNote::What::kListed)
+    if (note.caller.process == 0 && what != order::Note::What::kListed)
       invisible_.fetch_add(1, std::memory_order_relaxed);
   }
   // Nobody's order changes by a listing, and what goes is not written.
-  if (what != OrderNote::What::kListed && what != OrderNote::What::kRemoved &&
+  if (what != order::Note::What::kListed && what != order::Note::What::kRemoved &&
       !heard_.load(std::memory_order_relaxed))
     heard_.store(true, std::memory_order_relaxed);
   feed_.note(note);
@@ -223,15 +223,15 @@ void Knowledge::note(OrderNote::What what, std::uint64_t block, pid_t thread) {
 
 void Knowledge::looked_up(const BlockName& block, pid_t thread, bool hit) {
   if (block.number == 0 || block.temporary) return;
-  note(hit ? OrderNote::What::kHit : OrderNote::What::kMiss, block.number, thread);
+  note(hit ? order::Note::What::kHit : order::Note::What::kMiss, block.number, thread);
 }
 
 void Knowledge::store_began(std::uint64_t block, pid_t thread) {
-  if (block != 0) note(OrderNote::What::kStoreBegan, block, thread);
+  if (block != 0) note(order::Note::What::kStoreBegan, block, thread);
 }
 
 void Knowledge::stored(std::uint64_t block) {
-  if (block != 0) note(OrderNote::What::kStored, block, kNobody);
+  if (block != 0) note(order::Note::What::kStored, block, kNobody);
 }
 
 void Knowledge::named(Inode& inode, std::uint64_t block, pid_t thread) {
@@ -247,14 +247,14 @@ void Knowledge::store_done(Inode& inode) {
 }
 
 void Knowledge::loaded(std::uint64_t block, pid_t thread) {
-  if (block != 0) note(OrderNote::What::kLoaded, block, thread);
+  if (block != 0) note(order::Note::What::kLoaded, block, thread);
 }
 
 void Knowledge::removed(std::uint64_t block) {
-  if (block != 0) note(OrderNote::What::kRemoved, block, kNobody);
+  if (block != 0) note(order::Note::What::kRemoved, block, kNobody);
 }
 
-void Knowledge::listed(pid_t thread) { note(OrderNote::What::kListed, 0, thread); }
+void Knowledge::listed(pid_t thread) { note(order::Note::What::kListed, 0, thread); }
 
 Result<std::uint64_t> Knowledge::number_of(InodeNumber inode) {
   // An inode has few names; those of a session's links are not blocks.

@@ -149,7 +149,7 @@ class Knowledge {
  private:
   using LeftByInode = std::pair<InodeNumber, LeftRows>;
   Result<void> remove_rows_in(InodeNumber directory, std::span<const LeftByInode> left);
-  void note(OrderNote::What what, std::uint64_t block, pid_t thread);
+  void note(order::Note::What what, std::uint64_t block, pid_t thread);
   // Whether the rows of a name are those of what it was taken for then.
   [[nodiscard]] bool is_settled(const NameLook& seen) const noexcept {
     return holds(seen) && !behind_.load();

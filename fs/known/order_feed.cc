@@ -10,32 +10,6 @@ constexpr std::chrono::milliseconds kGather{10};
 // Two megabytes and a half; whoever would add more tells them first.
 constexpr std::size_t kMostNotes = 65536;
 
-void tell(order::Learner& learner, const OrderNote& note) {
-  switch (note.what) {
-    case OrderNote::What::kHit:
-      learner.probe(note.block, note.caller, order::Lookup::kHit, note.when_ns);
-      break;
-    case OrderNote::What::kMiss:
-      learner.probe(note.block, note.caller, order::Lookup::kMiss, note.when_ns);
-      break;
-    case OrderNote::What::kStoreBegan:
-      learner.store_start(note.block, note.caller, note.when_ns);
-      break;
-    case OrderNote::What::kStored:
-      learner.published(note.block, note.when_ns);
-      break;
-    case OrderNote::What::kLoaded:
-      learner.load(note.block, note.caller, note.when_ns);
-      break;
-    case OrderNote::What::kRemoved:
-      learner.forget(note.block);
-      break;
-    case OrderNote::What::kListed:
-      learner.enumerated(note.caller, note.when_ns);
-      break;
-  }
-}
-
 }  // namespace
 
 void OrderFeed::start() {
@@ -54,7 +28,7 @@ void OrderFeed::stop() {
   settle();
 }
 
-void OrderFeed::note(const OrderNote& note) {
+void OrderFeed::note(const order::Note& note) {
   bool wake = false;
   bool tell_now = false;
   {
@@ -74,7 +48,7 @@ void OrderFeed::settle() {
     const std::lock_guard lock(mutex_);
     notes_.swap(spare_);
   }
-  for (const OrderNote& note : spare_) tell(learner_, note);
+  for (const order::Note& note : spare_) tell(learner_, note);
   spare_.clear();
 }
 

@@ -15,24 +15,9 @@
 #include <vector>
 
 #include "fs/order/learner.h"
+#include "fs/order/note.h"
 
 namespace kvcachefs {
-
-struct OrderNote {
-  enum class What : std::uint8_t {
-    kHit,
-    kMiss,
-    kStoreBegan,
-    kStored,
-    kLoaded,
-    kRemoved,
-    kListed,
-  };
-  What what = What::kHit;
-  std::uint64_t block = 0;  // of all but kListed
-  order::Caller caller;     // of none to kStored and kRemoved
-  std::int64_t when_ns = 0;
-};
 
 class OrderFeed {
  public:
@@ -44,7 +29,7 @@ class OrderFeed {
   void start();
   // Everything is told when it returns.
   void stop();
-  void note(const OrderNote& note);
+  void note(const order::Note& note);
   // Everything that was noted before is told when it returns.
   void settle();
 
@@ -55,10 +40,10 @@ class OrderFeed {
   std::mutex telling_mutex_;  // held by who tells; before mutex_
   std::mutex mutex_;
   std::condition_variable noted_;
-  std::vector<OrderNote> notes_;  // under mutex_
-  std::vector<OrderNote> spare_;  // under telling_mutex_: the room of the last round
-  bool running_ = false;          // under mutex_
-  bool asleep_ = false;           // under mutex_
+  std::vector<order::Note> notes_;  // under mutex_
+  std::vector<order::Note> spare_;  // under telling_mutex_: the room of the last round
+  bool running_ = false;            // under mutex_
+  bool asleep_ = false;             // under mutex_
   std::thread thread_;
 };
 

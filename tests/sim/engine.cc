@@ -82,6 +82,9 @@ void Engine::load(const JobPtr& job, const std::vector<BlockId>& hits) {
       break;
     }
   }
+  ++served_.requests;
+  served_.blocks += blocks.size();
+  served_.usable += prefix;
   job->missing.assign(blocks.begin() + static_cast<std::ptrdiff_t>(prefix), blocks.end());
   executor_.run(runtime_.loads.pool, cut_into_tasks(runtime_, Op::kLoad, loads),
                 [this, job](const std::vector<BlockId>&) { compute(job); });

@@ -33,6 +33,17 @@ class Engine {
   // Begins; everything else happens in the executor's callbacks.
   void start() { admit(); }
 
+  // Its file is gone: it is stored anew when it is computed again.
+  void evicted(BlockId block) { stored_.erase(block); }
+  // Of all blocks of all prompts: how many were in a prefix that was there (or in the engine's own
+  // memory, wanted by another request).
+  struct Served {
+    std::size_t requests = 0;
+    std::size_t blocks = 0;
+    std::size_t usable = 0;
+  };
+  [[nodiscard]] const Served& served() const noexcept { return served_; }
+
  private:
   struct Job {
     std::size_t request = 0;
@@ -64,6 +75,7 @@ class Engine {
   std::vector<bool> done_;
   std::unordered_map<BlockId, std::size_t> wanted_;  // by how many requests in flight
   std::unordered_set<BlockId> stored_;               // or being stored
+  Served served_;
 };
 
 }  // namespace kvcachefs::sim

@@ -20,7 +20,7 @@ class Grader {
     const bool probe = call.type == CallType::kHit || call.type == CallType::kMiss;
     std::uint8_t& sightings = sightings_[call.block];
     const bool sighting = probe || (call.type == CallType::kStoreStart && sightings == 0);
-    tell(learner_, call);
+    order::tell(learner_, note_of(call));
     if (!sighting || sightings >= 2 || truth_.is_root(call.block)) return;
     ++sightings;
     truth_.grade(call.block, link_in(learner_, call.block),
@@ -99,21 +99,14 @@ Grade SecondSights::grade() {
   return grade_;
 }
 
-void tell(order::Learner& learner, const Call& call) {
-  const order::Caller caller{call.tid, call.process};
-  const std::uint64_t name = name_of(call.block);
-  switch (call.type) {
-    case CallType::kHit:
-      return learner.probe(name, caller, order::Lookup::kHit, call.time_ns);
-    case CallType::kMiss:
-      return learner.probe(name, caller, order::Lookup::kMiss, call.time_ns);
-    case CallType::kLoad:
-      return learner.load(name, caller, call.time_ns);
-    case CallType::kStoreStart:
-      return learner.store_start(name, caller, call.time_ns);
-    case CallType::kPublished:
-      return learner.published(name, call.time_ns);
-  }
+order::Note note_of(const Call& call) {
+  using What = order::Note::What;
+  constexpr What kWhats[] = {What::kHit, What::kMiss, What::kLoaded, What::kStoreBegan,
+                             What::kStored};
+  return {.what = kWhats[static_cast<std::size_t>(call.type)],
+          .name = name_of(call.block),
+          .caller = {.tid = call.tid, .process = call.process},
+          .when_ns = call.time_ns};
 }
 
 Grades grade_links(const Trace& trace, const Runtime& runtime, std::size_t in_flight,
@@ -138,7 +131,7 @@ Grade grade_second_sights(const Trace& trace, const Runtime& runtime, std::size_
   stored = &sights;
   VirtualExecutor executor(
       runtime, trace.parents.size(), seed, entry_timeout_ns, [&](const Call& call) {
-        tell(learner, call);
+        order::tell(learner, note_of(call));
         const bool probe = call.type == CallType::kHit || call.type == CallType::kMiss;
         if (probe) sights.looked_up(call.block);
         if (call.type == CallType::kPublished) sights.published(call.block);

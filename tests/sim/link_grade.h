@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fs/order/learner.h"
+#include "fs/order/note.h"
 #include "tests/sim/engine.h"
 #include "tests/sim/runtime.h"
 #include "tests/sim/virtual_executor.h"
@@ -86,8 +87,8 @@ class SecondSights {
 // The name under which a learner is told of a block.
 inline std::uint64_t name_of(BlockId block) noexcept { return std::uint64_t{block} + 1; }
 
-// Tells a learner of every call.
-void tell(order::Learner& learner, const Call& call);
+// What a learner, or a policy, is told of a call.
+order::Note note_of(const Call& call);
 
 // Runs the whole trace in virtual time. The timeout: see VirtualExecutor.
 Grades grade_links(const Trace& trace, const Runtime& runtime, std::size_t in_flight,

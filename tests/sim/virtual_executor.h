@@ -1,6 +1,5 @@
 // Performs an engine's calls in virtual time: pools of threads with wake-up delays and call times
-// as measured on real runtimes, and a cache that never evicts. Every call goes to a sink, in the
-// order of time.
+// as measured on real runtimes. Every call goes to a sink, in the order of time.
 #pragma once
 
 #include <deque>
@@ -37,6 +36,8 @@ class VirtualExecutor : public Executor {
   void after(std::int64_t delay_ns, std::function<void()> call) override;
   [[nodiscard]] std::int64_t now_ns() const override { return now_ns_; }
 
+  // The block's file is gone. To be called from the sink.
+  void evicted(BlockId block) { stored_[block] = false; }
   // Until nothing is left to happen.
   void run_all();
 

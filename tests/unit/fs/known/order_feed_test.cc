@@ -9,13 +9,13 @@
 namespace kvcachefs {
 namespace {
 
-using What = OrderNote::What;
+using What = order::Note::What;
 using order::Learner;
 
 constexpr order::Caller kEngine{.tid = 7, .process = 7};
 
-OrderNote note_of(What what, std::uint64_t block, std::int64_t when_ns = 1'000'000'000) {
-  return {.what = what, .block = block, .caller = kEngine, .when_ns = when_ns};
+order::Note note_of(What what, std::uint64_t block, std::int64_t when_ns = 1'000'000'000) {
+  return {.what = what, .name = block, .caller = kEngine, .when_ns = when_ns};
 }
 
 TEST(OrderFeed, TellsAtOnceWhileItDoesNotRun) {

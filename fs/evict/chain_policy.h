@@ -1,0 +1,26 @@
+// The default: the least recently used prefix goes first, from its end. The order is the learner's
+// (fs/order), which knows it from the calls of runtimes; who tells the learner of calls tells it
+// before the policy.
+#pragma once
+
+#include "fs/evict/policy.h"
+
+namespace kvcachefs {
+
+class ChainPolicy : public EvictionPolicy {
+ public:
+  // The learner must outlive the policy.
+  explicit ChainPolicy(order::Learner& learner) : learner_(learner) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "chain"; }
+  void observe(const order::Note&) override {}
+  [[nodiscard]] std::vector<order::Victim> victims(
+      std::size_t limit, const std::optional<order::Victim>& after) override {
+    return learner_.victims(limit, after);
+  }
+
+ private:
+  order::Learner& learner_;
+};
+
+}  // namespace kvcachefs

@@ -1,0 +1,50 @@
+#include "fs/evict/lru_policy.h"
+
+namespace kvcachefs {
+
+using What = order::Note::What;
+
+void LruPolicy::observe(const order::Note& note) {
+  const std::lock_guard lock(mutex_);
+  if (note.what == What::kHit || note.what == What::kLoaded || note.what == What::kStored)
+    use(note.name);
+  if (note.what == What::kRemoved) remove(note.name);
+}
+
+std::vector<order::Victim> LruPolicy::victims(std::size_t limit,
+                                              const std::optional<order::Victim>& after) {
+  const std::lock_guard lock(mutex_);
+  std::vector<order::NameIndex> lowest;
+  if (after) {
+    const order::Position position{after->key.stamp, after->key.birth, after->name};
+    order_.lowest(limit, &position, lowest);
+  } else {
+    order_.lowest(limit, nullptr, lowest);
+  }
+  std::vector<order::Victim> victims;
+  victims.reserve(lowest.size());
+  for (const order::NameIndex index : lowest)
+    victims.push_back({names_[index].name, {names_[index].stamp(), 0}});
+  return victims;
+}
+
+void LruPolicy::use(std::uint64_t name) {
+  order::NameIndex index = names_.find(name);
+  if (index != order::kNoName) {
+    order_.remove(index);
+  } else {
+    index = names_.insert(name);
+    if (index == order::kNoName) return;
+  }
+  names_[index].set_stamp(++uses_);
+  order_.insert(index);
+}
+
+void LruPolicy::remove(std::uint64_t name) {
+  const order::NameIndex index = names_.find(name);
+  if (index == order::kNoName) return;
+  order_.remove(index);
+  names_.erase(index);
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,149 @@
+// The contract of EvictionPolicy, for every implementation.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fs/evict/chain_policy.h"
+#include "fs/evict/lru_policy.h"
+#include "fs/evict/policy.h"
+#include "tests/fakes/seed.h"
+
+namespace kvcachefs {
+namespace {
+
+using What = order::Note::What;
+using Names = std::vector<std::uint64_t>;
+
+struct Implementation {
+  std::string name;
+  std::function<std::unique_ptr<EvictionPolicy>(order::Learner& learner)> make;
+};
+
+class EvictionPolicyContract : public ::testing::TestWithParam<Implementation> {
+ protected:
+  EvictionPolicyContract() : policy_(GetParam().make(learner_)) {}
+
+  void note(What what, std::uint64_t name, std::uint32_t thread = 11) {
+    const order::Note note{.what = what,
+                           .name = name,
+                           .caller = {.tid = thread, .process = 10},
+                           .when_ns = now_.fetch_add(5'000'000'000)};
+    order::tell(learner_, note);
+    policy_->observe(note);
+  }
+  Names victims(std::size_t limit, const std::optional<order::Victim>& after = {}) {
+    Names names;
+    for (const order::Victim& victim : policy_->victims(limit, after))
+      names.push_back(victim.name);
+    return names;
+  }
+
+  order::Learner learner_;
+  const std::unique_ptr<EvictionPolicy> policy_;
+  std::atomic<std::int64_t> now_{1'000'000'000'000};
+};
+
+TEST_P(EvictionPolicyContract, HasAName) { EXPECT_EQ(GetParam().name, policy_->name()); }
+
+TEST_P(EvictionPolicyContract, HasNoVictimsAtFirst) { EXPECT_EQ(Names{}, victims(10)); }
+
+TEST_P(EvictionPolicyContract, TakesWhatWasUsedLongestAgo) {
+  for (const std::uint64_t name : {1, 2, 3}) note(What::kStored, name);
+  EXPECT_EQ((Names{1, 2, 3}), victims(10));
+  note(What::kHit, 1);
+  EXPECT_EQ((Names{2, 3, 1}), victims(10));
+  EXPECT_EQ((Names{2}), victims(1));
+  EXPECT_EQ(Names{}, victims(0));
+}
+
+TEST_P(EvictionPolicyContract, AHitOrALoadShowsThatANameIsStored) {
+  note(What::kHit, 1);
+  note(What::kLoaded, 2);
+  EXPECT_EQ((Names{1, 2}), victims(10));
+}
+
+TEST_P(EvictionPolicyContract, AMissOrTheBeginningOfAStoreDoesNot) {
+  note(What::kMiss, 1);
+  note(What::kStoreBegan, 2);
+  note(What::kListed, 0);
+  EXPECT_EQ(Names{}, victims(10));
+}
+
+TEST_P(EvictionPolicyContract, WhatIsRemovedIsNoVictim) {
+  for (const std::uint64_t name : {1, 2, 3}) note(What::kStored, name);
+  note(What::kRemoved, 2);
+  note(What::kRemoved, 9);
+  EXPECT_EQ((Names{1, 3}), victims(10));
+  note(What::kStored, 2);
+  EXPECT_EQ((Names{1, 3, 2}), victims(10));
+}
+
+TEST_P(EvictionPolicyContract, GoesOnAfterVictimsThatStay) {
+  for (std::uint64_t name = 1; name <= 10; ++name) note(What::kStored, name);
+  const std::vector<order::Victim> first = policy_->victims(4, std::nullopt);
+  ASSERT_EQ(4u, first.size());
+  EXPECT_EQ((Names{5, 6, 7}), victims(3, first.back()));
+  // Its place is known even when it is gone.
+  note(What::kRemoved, 4);
+  EXPECT_EQ((Names{5, 6, 7}), victims(3, first.back()));
+}
+
+TEST_P(EvictionPolicyContract, AllThatIsStoredComesOnce) {
+  std::mt19937_64 random(testing::test_seed());
+  std::set<std::uint64_t> stored;
+  for (int i = 0; i < 20'000; ++i) {
+    const std::uint64_t name = random() % 3000;
+    const auto what = static_cast<What>(random() % 6);
+    note(what, name, 11 + static_cast<std::uint32_t>(random() % 3));
+    if (what == What::kRemoved) stored.erase(name);
+    if (what == What::kHit || what == What::kLoaded || what == What::kStored)
+      stored.insert(name);
+  }
+  Names seen;
+  std::optional<order::Victim> last;
+  while (true) {
+    const std::vector<order::Victim> batch = policy_->victims(64, last);
+    if (batch.empty()) break;
+    for (const order::Victim& victim : batch) seen.push_back(victim.name);
+    last = batch.back();
+  }
+  std::sort(seen.begin(), seen.end());
+  EXPECT_EQ(Names(stored.begin(), stored.end()), seen);
+}
+
+TEST_P(EvictionPolicyContract, ManyThreadsAtOnceAreSafe) {
+  std::vector<std::thread> threads;
+  for (std::uint32_t thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([this, thread] {
+      for (std::uint64_t i = 0; i < 2000; ++i) {
+        const std::uint64_t name = thread * 10'000 + i;
+        note(What::kStored, name, thread + 1);
+        if (i % 3 == 0) (void)policy_->victims(8, std::nullopt);
+        if (i % 2 == 0) note(What::kRemoved, name, thread + 1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(4000u, victims(100'000).size());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, EvictionPolicyContract,
+    ::testing::Values(
+        Implementation{
+            "chain",
+            [](order::Learner& learner) { return std::make_unique<ChainPolicy>(learner); }},
+        Implementation{"lru", [](order::Learner&) { return std::make_unique<LruPolicy>(); }}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace kvcachefs
