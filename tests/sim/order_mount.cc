@@ -1,13 +1,13 @@
-// order_mount DIRECTORY TRACE.jsonl.gz REQUESTS RUNTIME IN_FLIGHT SEED: plays a part of a trace as a
+// order_mount DIRECTORY TRACE.jsonl.gz REQUESTS RUNTIME IN_FLIGHT SEED SPEED: plays a part of a trace as a
 // runtime's calls, by threads, in a directory on a mount, and in virtual time through a learner
 // alone. A line of JSON: how exact the links were at the second sighting in both.
 //
 // The part is of the first REQUESTS those that share more than a root with another one. Blocks have 4
-// to 64 bytes. Engines are twenty times as fast as in order_sim: 10 ms for 16 blocks and 0.1 s for an
-// answer. Lookups and stores take the time they take, and what is compared with constants of the
+// to 64 bytes. Engines are SPEED times as fast as in order_sim, where 16 blocks take 200 ms and an
+// answer 2 s. Lookups and stores take the time they take, and what is compared with constants of the
 // kernel and the learner is not scaled: between an answer and the next turn are 1.2 s, more than the
-// kernel knows a name, or the second sighting would never reach the mount. The mount is so busier
-// than with real engines, and the gaps between requests stand out less.
+// kernel knows a name, or the second sighting would never reach the mount. At a speed above 1 the
+// mount is busier than with real engines, and the gaps between requests stand out less.
 //
 // A lookup counts as a sighting when it reaches the mount. That is not so for the first lookup of a
 // block whose directory is missing: vLLM and llm-d make nearly one for each block, so a mount sees
@@ -24,13 +24,15 @@ namespace sim = kvcachefs::sim;
 namespace {
 
 constexpr std::int64_t kEntryTimeoutNanos = 1'000'000'000;  // kBlockTimeout
-constexpr sim::Pace kPace{.scheduler_step_ns = 1'000'000,
-                          .prefill_ns = 10'000'000,
-                          .decode_seconds = 0.1,
-                          .think_ns = 1'200'000'000};
+sim::Pace pace_of(std::int64_t speed) {
+  return {.scheduler_step_ns = 20'000'000 / speed,
+          .prefill_ns = 200'000'000 / speed,
+          .decode_seconds = 2.0 / static_cast<double>(speed),
+          .think_ns = 1'200'000'000};
+}
 
 sim::Grade on_mount(const sim::Trace& trace, const sim::Runtime& runtime, std::size_t in_flight,
-                    std::uint64_t seed, const std::string& directory) {
+                    std::uint64_t seed, const sim::Pace& pace, const std::string& directory) {
   const std::size_t blocks = trace.parents.size();
   const sim::MountFiles files(directory, runtime.name, blocks);
   sim::SecondSights sights(trace, [&](sim::BlockId block) { return files.parent(block); });
@@ -38,7 +40,7 @@ sim::Grade on_mount(const sim::Trace& trace, const sim::Runtime& runtime, std::s
       runtime, files, blocks, kEntryTimeoutNanos,
       {.looked_up = [&](sim::BlockId block) { sights.looked_up(block); },
        .published = [&](sim::BlockId block) { sights.published(block); }});
-  sim::Engine engine(trace, runtime, in_flight, seed + 1, executor, kPace);
+  sim::Engine engine(trace, runtime, in_flight, seed + 1, executor, pace);
   engine.start();
   executor.run_all();
   return sights.grade();
@@ -52,10 +54,11 @@ void print(const char* where, const sim::Grade& grade) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 7) {
+  const std::int64_t speed = argc == 8 ? std::strtol(argv[7], nullptr, 10) : 0;
+  if (speed < 1) {
     std::fprintf(
         stderr,
-        "usage: order_mount DIRECTORY TRACE.jsonl.gz REQUESTS RUNTIME IN_FLIGHT SEED\n");
+        "usage: order_mount DIRECTORY TRACE.jsonl.gz REQUESTS RUNTIME IN_FLIGHT SEED SPEED\n");
     return 2;
   }
   const auto number = [&](int at) { return std::strtoul(argv[at], nullptr, 10); };
@@ -64,9 +67,10 @@ int main(int argc, char** argv) {
   const sim::Runtime runtime = sim::runtime_named(argv[4]);
   const std::size_t in_flight = number(5);
   const std::uint64_t seed = number(6);
-  const sim::Grade mount = on_mount(trace, runtime, in_flight, seed, argv[1]);
+  const sim::Pace pace = pace_of(speed);
+  const sim::Grade mount = on_mount(trace, runtime, in_flight, seed, pace, argv[1]);
   const sim::Grade simulation =
-      sim::grade_second_sights(trace, runtime, in_flight, seed, kEntryTimeoutNanos, kPace);
+      sim::grade_second_sights(trace, runtime, in_flight, seed, kEntryTimeoutNanos, pace);
   std::printf("{");
   print("mount", mount);
   std::printf(", ");
