@@ -14,8 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostBeginnings = 16;
-
 json text_or_null(std::string_view text) { return text.empty() ? json() : json(text); }
 
 template <class T>
@@ -124,10 +122,16 @@ Result<json> find(Queries& queries, const ControlRequest& request) {
 }
 
 Result<json> hashes(Queries& queries, const ControlRequest& request) {
-  std::vector<std::string> found = TRY(queries.hashes(request.word, kMostBeginnings + 1));
-  const bool more = found.size() > kMostBeginnings;
-  if (more) found.pop_back();
-  return json{{"hashes", found}, {"more", more}};
+  std::optional<std::string> after;
+  if (!request.after.empty()) {
+    if (request.after.size() > kLongestHash || !request.after.starts_with(request.word))
+      return fail(EINVAL, "\"after\" is none of our \"next\"");
+    after = request.after;
+  }
+  const HashesPage page = TRY(queries.hashes(request.word, after));
+  json out = {{"hashes", page.hashes}};
+  if (page.next) out["next"] = *page.next;
+  return out;
 }
 
 Result<json> session(Queries& queries, const ControlRequest& request) {

@@ -4,7 +4,8 @@
 //   command   takes                        answers
 //   objects   after, model, runtime        {"objects": [OBJECT…]}
 //   find      word (a hash), after         {"objects": [OBJECT…]}
-//   hashes    word (8 digits or more)      {"hashes": [HASH…], "more": …}
+//   hashes    word (8 digits or more),     {"hashes": [HASH…]}
+//             after
 //   session   word (an id), after          {"found": …, "entries": [{"position", "path", "inode",
 //                                           "object": OBJECT or null}…]}
 //   sessions  after                        {"sessions": [ID…]}

@@ -13,6 +13,9 @@ namespace {
 
 using nlohmann::json;
 
+// Hashes that begin alike and are worth a line to the user.
+constexpr std::size_t kMostBeginnings = 16;
+
 ControlRequest about(const char* command, const std::string& word) {
   ControlRequest request;
   request.command = command;
@@ -81,12 +84,16 @@ Result<FoundWord> find_word(QuerySource& source, const std::string& word,
   const json session = TRY(source.ask(about("session", word), problem));
   if (is_true(session, "found"))
     return FoundWord{.kind = Kind::kSession, .word = word, .hashes = {}};
-  const json beginnings = TRY(source.ask(about("hashes", hash), problem));
   FoundWord found;
-  for (const json& one : part_of(beginnings, "hashes")) {
-    if (one.is_string()) found.hashes.push_back(one.get<std::string>());
-  }
-  found.more = is_true(beginnings, "more");
+  std::uint64_t damaged = 0;
+  TRY(each_in(
+      source, about("hashes", hash), "hashes",
+      [&](const json& one) {
+        found.more = found.hashes.size() == kMostBeginnings;
+        if (!found.more && one.is_string()) found.hashes.push_back(one.get<std::string>());
+        return !found.more;
+      },
+      damaged, problem));
   if (found.hashes.empty()) return found;
   found.kind = found.hashes.size() == 1 && !found.more ? Kind::kHash : Kind::kAmbiguous;
   if (found.kind == Kind::kHash) found.word = found.hashes.front();

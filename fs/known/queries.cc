@@ -13,7 +13,6 @@ namespace kvcachefs {
 namespace {
 
 constexpr std::string_view kSessions = "session";
-constexpr std::size_t kMostHashes = 256;
 
 // A record that does not read is one the less; a database that does not read is the end.
 template <class T>
@@ -99,29 +98,33 @@ Result<HashPage> Queries::files_of(std::string_view hash,
   return page;
 }
 
-Result<std::vector<std::string>> Queries::hashes(std::string_view beginning,
-                                                 std::size_t limit) {
-  std::vector<std::string> found;
+Result<HashesPage> Queries::hashes(std::string_view beginning,
+                                   const std::optional<std::string>& after) {
+  HashesPage page;
   if (beginning.size() < kShortestBeginning || beginning.size() > kLongestHash ||
       beginning.find('\0') != beginning.npos)
-    return found;
+    return page;
   // `beginning` itself may be a whole hash; next_prefix() begins behind it.
-  std::string at(beginning);
-  const Budget budget;
-  bool is_first = true;
-  for (std::size_t looked = 0; looked < kMostHashes && found.size() < limit; ++looked) {
+  std::string at = after.value_or(std::string(beginning));
+  bool is_first = !after;
+  Budget budget;
+  for (std::size_t looked = 0; looked < rows_; ++looked) {
     if (!is_first || TRY(catalog_.list_prefix(at, std::nullopt, 1)).empty()) {
       std::optional<std::string> next = TRY(catalog_.next_prefix(at));
-      if (!next || !next->starts_with(beginning)) break;
+      if (!next || !next->starts_with(beginning)) return page;
       at = std::move(*next);
     }
     is_first = false;
-    const HashPage page = TRY(files_of(at, std::nullopt));
+    const HashPage files = TRY(files_of(at, std::nullopt));
     // More than a page of rows, and nothing in it: rather one too many than one missing.
-    if (!page.objects.empty() || page.next) found.push_back(at);
+    if (!files.objects.empty() || files.next) {
+      budget.take(at.size());
+      page.hashes.push_back(at);
+    }
     if (budget.is_spent()) break;
   }
-  return found;
+  page.next = std::move(at);
+  return page;
 }
 
 Result<InodeNumber> Queries::directory(InodeNumber parent, std::string_view name) {

@@ -45,6 +45,11 @@ struct HashPage {
   std::uint64_t damaged = 0;
 };
 
+struct HashesPage {
+  std::vector<std::string> hashes;
+  std::optional<std::string> next;
+};
+
 struct SessionEntry {
   std::string path;  // relative to the root
   std::optional<std::uint32_t> position;
@@ -85,8 +90,10 @@ class Queries {
   // In the order of their numbers, which is none.
   Result<ObjectPage> objects(std::optional<std::uint64_t> after, const ObjectFilter& filter);
   Result<HashPage> files_of(std::string_view hash, const std::optional<PrefixName>& after);
-  // Hashes of published files that begin so, at most `limit`. Looks at no more than 256.
-  Result<std::vector<std::string>> hashes(std::string_view beginning, std::size_t limit);
+  // Hashes of published files that begin so. A page may be empty and not the last: where many files
+  // were removed a moment ago their hashes are looked at all the same.
+  Result<HashesPage> hashes(std::string_view beginning,
+                            const std::optional<std::string>& after);
   // Entries of session/<id> in the order of their making.
   Result<SessionPage> session(std::string_view id, std::uint64_t after);
   Result<SessionsPage> sessions(std::uint64_t after);

@@ -1,5 +1,6 @@
 #include "fs/control_queries.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <set>
@@ -92,6 +93,32 @@ TEST_F(ControlQueriesTest, PagesFollowEachOther) {
     EXPECT_EQ(expected, found) << command;
     EXPECT_GE(pages, 2) << command;
   }
+}
+
+// As many as were removed a moment ago hide none.
+TEST_F(ControlQueriesTest, HashesThatBeginAlikeComeInPages) {
+  const InodeNumber native = volume_.mkdir(kRootInode, "prefix");
+  std::set<std::string> expected;
+  for (int i = 0; i < 1200; ++i) {
+    const std::string hash = fmt::format("abcdef01{:08x}", i);
+    volume_.store_file(native, hash, "x");
+    if (i < 1100) {
+      ASSERT_OK(volume_->unlink(native, hash));
+    } else {
+      expected.insert(hash);
+    }
+  }
+  ControlRequest request = about("hashes", "abcdef01");
+  std::set<std::string> found;
+  do {
+    const json page = ask(request);
+    for (const json& hash : page["hashes"])
+      EXPECT_TRUE(found.insert(hash.get<std::string>()).second);
+    request.after = page.value("next", "");
+  } while (!request.after.empty());
+  EXPECT_EQ(expected, found);
+  request.after = "0123456789";
+  EXPECT_ERROR(EINVAL, answer(request));
 }
 
 TEST_F(ControlQueriesTest, AnAnswerFitsTheSocketWhateverTheNames) {
