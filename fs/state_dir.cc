@@ -66,9 +66,26 @@ Result<void> check(int fd, const std::string& path, std::string& problem) {
                     "it cannot be trusted: look at what is in it, then chmod 0700 it",
                     path, status.st_mode & 07777));
   }
-  // Names of files are private to their directories; the database repeats them.
-  if ((status.st_mode & 0077) != 0 && ::fchmod(fd, 0700) != 0) {
-    return refuse_call(problem, errno, path);
+  return {};
+}
+
+// Names of files are private to their directories; the database repeats them.
+Result<void> close_to_others(int fd, const std::string& path, std::string& problem) {
+  struct stat status;
+  if (::fstat(fd, &status) == 0 && (status.st_mode & 0077) == 0) return {};
+  if (::fchmod(fd, 0700) != 0) return refuse_call(problem, errno, path);
+  return {};
+}
+
+// Something that a mount did not put into its state directory; empty: there is nothing.
+std::string foreign_entry(const std::string& path) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(path, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (name != "lock" && name != "control.sock" && name != "devices" && name != "db" &&
+        name != "lost+found")
+      return name;
   }
   return {};
 }
@@ -125,13 +142,22 @@ Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
   }
   TRY(check(fd.get(), path, problem));
 
-  // Nothing is left behind in a directory that is none of ours.
-  if (if_missing == IfMissing::kFail && ::faccessat(fd.get(), "db", F_OK, 0) != 0) {
-    return refuse(problem, ENOENT,
-                  fmt::format("state directory: {}: no metadata database in it: name the one "
-                              "that the mount was given",
-                              path));
+  // Nothing is changed, or left behind, in a directory that is none of ours.
+  if (::faccessat(fd.get(), "db", F_OK, 0) != 0) {
+    if (if_missing == IfMissing::kFail) {
+      return refuse(problem, ENOENT,
+                    fmt::format("state directory: {}: no metadata database in it: name the "
+                                "one that the mount was given",
+                                path));
+    }
+    if (const std::string other = foreign_entry(path); !other.empty()) {
+      return refuse(problem, ENOTEMPTY,
+                    fmt::format("state directory: {}: holds other things ({:?}): name one that "
+                                "is empty, or not there yet",
+                                path, other));
+    }
   }
+  if (if_missing == IfMissing::kCreate) TRY(close_to_others(fd.get(), path, problem));
 
   // Before anything is made. A database that is there sees for itself (FreeSpace).
   struct statvfs space;

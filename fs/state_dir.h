@@ -6,7 +6,8 @@
 //   <path>/db/            the database
 //
 // The directory is ours alone (mode 0700). What lies in it says which bytes are whose, so one
-// that another user could write to is refused rather than repaired.
+// that another user could write to is refused rather than repaired. So is one with other things in it
+// and no database: closing somebody's directory to all others breaks what uses it.
 #pragma once
 
 #include <sys/types.h>
@@ -26,7 +27,7 @@ class StateDir {
 
   // Checks and locks the directory. `problem` says what is wrong, with what, and what to do.
   // Errors: ENOENT, ENOTDIR, EPERM (another user's, or others may write to it), EBUSY (in use;
-  // the pid is in the problem), ELOOP (a symlink), EROFS, EACCES, ENOSPC, EIO.
+  // the pid is in the problem), ELOOP (a symlink), ENOTEMPTY (not ours), EROFS, EACCES, ENOSPC, EIO.
   static Result<StateDir> open(const std::string& path, IfMissing if_missing,
                                std::string& problem);
 

@@ -44,18 +44,38 @@ TEST(StateDir, AFailedStartLeavesWhatWasThere) {
   const TempDir dir;
   std::string problem;
   std::filesystem::create_directory(dir / "state");
-  write_file(dir / "state/kept", "x");
+  write_file(dir / "state/devices", "x");
   {
     const auto state = StateDir::open(dir / "state", kCreate, problem);
     ASSERT_OK(state) << problem;
     std::filesystem::create_directory(state->database_path());
   }
-  EXPECT_TRUE(std::filesystem::exists(dir / "state/kept"));
+  EXPECT_TRUE(std::filesystem::exists(dir / "state/devices"));
   EXPECT_FALSE(std::filesystem::exists(dir / "state/db"));
 
   std::filesystem::create_directory(dir / "state/db");
   { ASSERT_OK(StateDir::open(dir / "state", kCreate, problem)) << problem; }
   EXPECT_TRUE(std::filesystem::exists(dir / "state/db"));
+}
+
+TEST(StateDir, AnothersDirectoryStaysAsItIs) {
+  const TempDir dir;
+  std::string problem;
+  std::filesystem::create_directory(dir / "home");
+  ASSERT_EQ(0, ::chmod((dir / "home").c_str(), 0755));
+  write_file(dir / "home/letters", "x");
+  EXPECT_ERROR(ENOTEMPTY, StateDir::open(dir / "home", kCreate, problem));
+  EXPECT_NE(std::string::npos, problem.find("letters")) << problem;
+  EXPECT_ERROR(ENOENT, StateDir::open(dir / "home", StateDir::IfMissing::kFail, problem));
+  EXPECT_EQ(0755u, mode_of(dir / "home"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "home/lock"));
+}
+
+TEST(StateDir, TheRootOfAFilesystemOfItsOwnWillDo) {
+  const TempDir dir;
+  std::string problem;
+  std::filesystem::create_directories(dir / "state/lost+found");
+  EXPECT_OK(StateDir::open(dir / "state", kCreate, problem)) << problem;
 }
 
 TEST(StateDir, KeepKeepsIt) {
