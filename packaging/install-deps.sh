@@ -17,7 +17,7 @@ build_packages=(build-essential cmake ninja-build ccache pkg-config meson patch 
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev fuse3)
 test_packages=(libgtest-dev clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
   python3 python3-venv python3-dev xfsprogs e2fsprogs strace rocksdb-tools fio attr acl sqlite3 libsqlite3-dev zlib1g-dev
-  git rsync procps psmisc kmod util-linux mount man-db systemd libibverbs1 librdmacm1 libnuma1)
+  git rsync procps psmisc kmod util-linux mount man-db systemd bash logrotate plocate libibverbs1 librdmacm1 libnuma1)
 
 [ $# -gt 0 ] || set -- build
 wanted=()

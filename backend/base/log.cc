@@ -1,7 +1,6 @@
 #include "backend/base/log.h"
 
-#include <fcntl.h>
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -9,8 +8,10 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <utility>
 
-#include "backend/base/unique_fd.h"
+#include "backend/base/log_file.h"
 
 namespace kvcachefs {
 namespace {
@@ -34,15 +35,32 @@ spdlog::level::level_enum to_spdlog(LogLevel level) noexcept {
 // The journal stamps every line itself.
 bool stderr_is_journal() noexcept { return std::getenv("JOURNAL_STREAM") != nullptr; }
 
-std::shared_ptr<spdlog::logger> make_logger(const std::string& file, LogLevel level) {
+class FileSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit FileSink(LogFile file) : file_(std::move(file)) {}
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    file_.append({line.data(), line.size()});
+  }
+  void flush_() override {}
+
+ private:
+  LogFile file_;
+};
+
+// No file: standard error.
+std::shared_ptr<spdlog::logger> make_logger(std::optional<LogFile> file, LogLevel level) {
   std::shared_ptr<spdlog::logger> logger;
-  if (file.empty()) {
+  if (!file) {
     logger = std::make_shared<spdlog::logger>(
         "kvcachefs", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     logger->set_pattern(stderr_is_journal() ? "%l %v" : "%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   } else {
-    logger = std::make_shared<spdlog::logger>(
-        "kvcachefs", std::make_shared<spdlog::sinks::basic_file_sink_mt>(file, false));
+    logger = std::make_shared<spdlog::logger>("kvcachefs",
+                                              std::make_shared<FileSink>(*std::move(file)));
     logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %P %l %v");
   }
   logger->set_level(to_spdlog(level));
@@ -66,22 +84,20 @@ State& state() {
 std::shared_ptr<spdlog::logger> current_logger() {
   State& s = state();
   const std::lock_guard lock(s.mutex);
-  if (!s.logger) s.logger = make_logger("", s.level.load(std::memory_order_relaxed));
+  if (!s.logger) s.logger = make_logger(std::nullopt, s.level.load(std::memory_order_relaxed));
   return s.logger;
 }
 
 }  // namespace
 
 Result<void> log_open(const LogTarget& target) {
+  std::optional<LogFile> file;
   if (!target.file.empty()) {
-    // spdlog reports a file that cannot be opened by a text: ask first, for the errno.
-    // A FIFO that nobody reads is refused (ENXIO) where it would be waited for.
-    const UniqueFd probe{::open(target.file.c_str(),
-                                O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666)};
-    if (!probe) return fail_errno("log: open the file");
+    file.emplace(target.file);
+    TRY(file->open());
   }
   try {
-    std::shared_ptr<spdlog::logger> logger = make_logger(target.file, target.level);
+    std::shared_ptr<spdlog::logger> logger = make_logger(std::move(file), target.level);
     State& s = state();
     const std::lock_guard lock(s.mutex);
     s.logger = std::move(logger);

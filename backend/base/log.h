@@ -17,7 +17,7 @@ namespace kvcachefs {
 enum class LogLevel { kDebug, kInfo, kWarn, kError, kOff };
 
 struct LogTarget {
-  // Empty: standard error (the journal under systemd).
+  // Empty: standard error (the journal under systemd). May be renamed or removed while it is in use.
   std::string file;
   LogLevel level = LogLevel::kInfo;
 };

@@ -1,4 +1,5 @@
-# cmake --install: programs, man pages, systemd unit. Honours DESTDIR.
+# cmake --install: programs, man pages, systemd unit, completion for bash, rotation of logs. Honours
+# DESTDIR.
 if(TARGET kvcachefs)
   install(TARGETS kvcachefs RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
@@ -23,3 +24,8 @@ if(EXISTS ${unit_template})
   configure_file(${unit_template} ${CMAKE_BINARY_DIR}/kvcachefs@.service @ONLY)
   install(FILES ${CMAKE_BINARY_DIR}/kvcachefs@.service DESTINATION lib/systemd/system)
 endif()
+
+install(FILES ${CMAKE_SOURCE_DIR}/packaging/completion/kvcachefs
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES ${CMAKE_SOURCE_DIR}/packaging/logrotate/kvcachefs
+        DESTINATION ${CMAKE_INSTALL_FULL_SYSCONFDIR}/logrotate.d)

@@ -2,6 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "backend/base/clock.h"
 #include "tests/fakes/expect_result.h"
 #include "tests/fakes/temp_dir.h"
 
@@ -41,6 +48,53 @@ TEST_F(Log, CanBeSilent) {
   log_flush();
   EXPECT_EQ("", testing::read_file(dir_ / "log"));
   EXPECT_FALSE(log_enabled(LogLevel::kOff));
+}
+
+// Logs until `path` is there.
+bool log_until_there(const std::string& path) {
+  const std::int64_t end = monotonic_now() + 20 * kNanosPerSecond;
+  while (monotonic_now() < end) {
+    log_info("again");
+    if (std::filesystem::exists(path)) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+TEST_F(Log, GoesOnInANewFileWhenTheOldOneIsRenamedOrRemoved) {
+  const std::string path = dir_ / "log";
+  ASSERT_OK(log_open({.file = path}));
+  log_info("first");
+  std::filesystem::rename(path, path + ".1");
+  ASSERT_TRUE(log_until_there(path));
+  EXPECT_NE(std::string::npos, testing::read_file(path + ".1").find("first"));
+  EXPECT_EQ(std::string::npos, testing::read_file(path).find("first"));
+  std::filesystem::remove(path);
+  ASSERT_TRUE(log_until_there(path));
+  // Another one under its name.
+  testing::write_file(path + ".new", "other\n");
+  std::filesystem::rename(path + ".new", path);
+  const std::int64_t end = monotonic_now() + 20 * kNanosPerSecond;
+  while (monotonic_now() < end && testing::read_file(path).find("again") == std::string::npos) {
+    log_info("again");
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(testing::read_file(path).starts_with("other\n"));
+  EXPECT_NE(std::string::npos, testing::read_file(path).find("again"));
+}
+
+TEST_F(Log, StaysInTheOldFileWhereNoNewOneCanBeMade) {
+  const std::string path = dir_ / "log";
+  ASSERT_OK(log_open({.file = path}));
+  std::filesystem::rename(path, path + ".1");
+  std::filesystem::create_directory(path);
+  const std::int64_t looked = monotonic_now() + 2 * kNanosPerSecond;
+  while (monotonic_now() < looked) {
+    log_info("still");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  log_info("last");
+  EXPECT_NE(std::string::npos, testing::read_file(path + ".1").find("last"));
 }
 
 TEST_F(Log, SaysWhyAFileCannotBeOpened) {

@@ -1,0 +1,37 @@
+// A log file that may be renamed or removed while it is written to, as logrotate(8) does: what comes
+// later goes to a new file of its name.
+//
+// Not thread safe.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "backend/base/result.h"
+#include "backend/base/unique_fd.h"
+
+namespace kvcachefs {
+
+class LogFile {
+ public:
+  explicit LogFile(std::string path) : path_(std::move(path)) {}
+
+  // Makes the file if it is not there. A FIFO that nobody reads is refused (ENXIO). Errors: those of
+  // open(2).
+  Result<void> open();
+  // What cannot be written is lost.
+  void append(std::string_view line) noexcept;
+
+ private:
+  [[nodiscard]] bool has_moved() const noexcept;
+
+  std::string path_;
+  UniqueFd fd_;
+  std::int64_t looked_ns_ = 0;  // when has_moved() was asked last
+};
+
+}  // namespace kvcachefs
