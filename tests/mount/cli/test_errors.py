@@ -118,6 +118,23 @@ def test_a_failing_start_leaves_nothing(place):
     assert os.listdir(good) == [] and not os.path.exists(state)
 
 
+def test_a_state_directory_with_other_things_in_it_stays_as_it_is(place):
+    home = f"{place.work}/home"
+    os.mkdir(home)
+    os.chmod(home, 0o755)
+    with open(f"{home}/letters", "wb"):
+        pass
+    refused(place, "--nvme", place.nvme, "--state", home, place.mnt, code=1,
+            said=["state directory", home, "letters"])
+    for words in ("fsck", "--state", home), ("ls", "--state", home), ("find", "--state", home, "ab"):
+        done = place.cli(*words)
+        assert done.returncode != 0
+        assert "no metadata database" in done.stdout + done.stderr
+    assert os.stat(home).st_mode & 0o7777 == 0o755
+    assert os.listdir(home) == ["letters"]
+    assert os.listdir(place.nvme) == []
+
+
 def test_a_state_directory_others_may_write_to(place):
     os.mkdir(place.state)
     os.chmod(place.state, 0o777)
