@@ -1,13 +1,15 @@
-// order_mount DIRECTORY TRACE.jsonl.gz REQUESTS RUNTIME IN_FLIGHT SEED SPEED: plays a part of a trace as a
-// runtime's calls, by threads, in a directory on a mount, and in virtual time through a learner
-// alone. A line of JSON: how exact the links were at the second sighting in both.
+// order_mount DIRECTORY TRACE.jsonl.gz REQUESTS RUNTIME IN_FLIGHT SEED SPEED PART: plays a part of a
+// trace as a runtime's calls, by threads, in a directory on a mount, and in virtual time through a
+// learner alone. A line of JSON: how exact the links were at the second sighting in both.
 //
-// The part is of the first REQUESTS those that share more than a root with another one. Blocks have 4
-// to 64 bytes. Engines are SPEED times as fast as in order_sim, where 16 blocks take 200 ms and an
-// answer 2 s. Lookups and stores take the time they take, and what is compared with constants of the
-// kernel and the learner is not scaled: between an answer and the next turn are 1.2 s, more than the
-// kernel knows a name, or the second sighting would never reach the mount. At a speed above 1 the
-// mount is busier than with real engines, and the gaps between requests stand out less.
+// PART is `whole`, the first REQUESTS, or `reused`, of these the ones that share more than a root with
+// another: fewer files for as many second sightings, but no request with nothing in common stands
+// between them any more, and what many workers do at once is mixed up more. Blocks have 4 to 64
+// bytes. Engines are SPEED times as fast as in order_sim, where 16 blocks take 200 ms and an answer
+// 2 s. Lookups and stores take the time they take, and what is compared with constants of the kernel
+// and the learner is not scaled: between an answer and the next turn are 1.2 s, more than the kernel
+// knows a name, or the second sighting would never reach the mount. At a speed above 1 the mount is
+// busier than with real engines, and the gaps between requests stand out less.
 //
 // A lookup counts as a sighting when it reaches the mount. That is not so for the first lookup of a
 // block whose directory is missing: vLLM and llm-d make nearly one for each block, so a mount sees
@@ -54,15 +56,17 @@ void print(const char* where, const sim::Grade& grade) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::int64_t speed = argc == 8 ? std::strtol(argv[7], nullptr, 10) : 0;
+  const std::int64_t speed = argc == 9 ? std::strtol(argv[7], nullptr, 10) : 0;
   if (speed < 1) {
     std::fprintf(
         stderr,
-        "usage: order_mount DIRECTORY TRACE.jsonl.gz REQUESTS RUNTIME IN_FLIGHT SEED SPEED\n");
+        "usage: order_mount DIRECTORY TRACE.jsonl.gz REQUESTS RUNTIME IN_FLIGHT SEED SPEED"
+        " whole|reused\n");
     return 2;
   }
   const auto number = [&](int at) { return std::strtoul(argv[at], nullptr, 10); };
-  const sim::Trace trace = sim::reused_part(sim::read_trace(argv[2], number(3)));
+  sim::Trace trace = sim::read_trace(argv[2], number(3));
+  if (std::string(argv[8]) != "whole") trace = sim::reused_part(trace);
   if (trace.requests.empty()) return 1;
   const sim::Runtime runtime = sim::runtime_named(argv[4]);
   const std::size_t in_flight = number(5);
