@@ -16,6 +16,8 @@ _WHY_NOT = suites.missing()
 if _WHY_NOT:
     pytest.skip(_WHY_NOT, allow_module_level=True)
 
+# The clock of a file's times may stand still for as long as the host of a virtual machine gives it no
+# processor: a nap of 10 ms is too short there.
 # Both users exist on every Debian; the suite asks for two that are not root.
 PJDFSTEST_CONFIG = """
 [features]
@@ -26,7 +28,7 @@ utime_now = {}
 utimensat = {}
 nfsv4_acls = {}
 [settings]
-naptime = 0.01
+naptime = 0.05
 allow_remount = true
 [dummy_auth]
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
@@ -34,6 +36,11 @@ entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 # The C library knows the limit of links from a table of filesystem types, without FUSE in it: the
 # suite does not run this case on any FUSE filesystem.
 NEVER_ON_FUSE = {"link::link_count_max"}
+# The kernel sends O_RDONLY | O_TRUNC to a FUSE filesystem that truncates at the open, and asks only then
+# whether the file is being executed (fs/namei.c, do_open). Where the program dies of it before, the
+# open succeeds. README.md, "Limits".
+RACES_IN_FUSE = {"open::etxtbsy"}
+RUNS_OF_A_RACE = 5
 MIN_PJDFSTEST_CASES = 390  # What this version runs; fewer means that it did not run in full.
 
 # An allocation close to the largest size is rounded down to nothing when sizes are aligned, and
@@ -72,10 +79,12 @@ def binaries():
     return suites.install()
 
 
-def run_pjdfstest(binaries, path, config):
-    """Runs all of it in `path`: ({failed case: message}, number passed, skipped cases)."""
+def run_pjdfstest(binaries, path, config, *only):
+    """Runs all of it, or the cases named so, in `path`: ({failed case: message}, number passed,
+    skipped cases)."""
     done = subprocess.run(
-        [os.path.join(binaries, "pjdfstest"), "-c", config, "-p", path, "-s", "/dev/shm"],
+        [os.path.join(binaries, "pjdfstest"), "-c", config, "-p", path, "-s", "/dev/shm",
+         *only],
         capture_output=True, text=True, timeout=300 * kvmount.SLOWNESS, check=False,
         cwd="/", env={**os.environ, "NO_COLOR": "1", "RUST_BACKTRACE": "0",
                       "PATH": f"{os.path.dirname(config)}:{os.environ['PATH']}"})
@@ -128,6 +137,13 @@ def test_pjdfstest(binaries, config, control, data_path):
         if kvmount.PLAIN:
             pytest.skip("the control is the ext4 of this test")
         failed, good, left_out = run_pjdfstest(binaries, mount.mnt, config)
+        for case in sorted(RACES_IN_FUSE & set(failed)):
+            for _ in range(RUNS_OF_A_RACE):
+                again, passes, _ = run_pjdfstest(binaries, mount.mnt, config, case)
+                if not again and passes == 1:
+                    print(f"{case}: {failed.pop(case)}: but passed when run again")
+                    good += 1
+                    break
     print(f"pjdfstest {data_path}: {good} passed, {len(failed)} failed, {left_out or 'none'} "
           f"skipped; ext4: {passed} passed, {len(excluded)} failed, {skipped or 'none'} skipped")
     worse = {case: text for case, text in failed.items() if case not in excluded}
