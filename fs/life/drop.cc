@@ -83,6 +83,11 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
     case DropReason::kIncomplete:
       log_debug("dropped inode={}: incomplete", number);
       break;
+    case DropReason::kRoom:
+    case DropReason::kExpired:
+    case DropReason::kAsked:
+      core.counters.evicted.fetch_add(1, std::memory_order_relaxed);
+      break;
   }
   return {};
 }
