@@ -27,6 +27,7 @@
 
 #include "backend/base/result.h"
 #include "backend/tier.h"
+#include "fs/budget/budget_options.h"
 #include "fs/node/ports.h"
 #include "metadata/catalog.h"
 
@@ -106,6 +107,7 @@ struct ListedEntry {
 struct VolumeOptions {
   bool keep_by_default = false;  // --policy keep
   bool read_only = false;
+  BudgetOptions budget = {};
 };
 
 // What recovery found and did at the start.
@@ -125,6 +127,10 @@ struct VolumeCounts {
   std::uint64_t poisoned = 0;
   std::uint64_t damaged = 0;
   std::uint64_t lost = 0;
+  std::uint64_t evicted = 0;
+  std::uint64_t leases = 0;
+  std::uint64_t leases_ended_early = 0;
+  std::uint64_t slowed = 0;  // closes that waited for room
   std::uint64_t lookup_hits = 0;
   std::uint64_t lookup_misses = 0;
   // Copies of a prefix hash that was there already, and those among them of another size.
@@ -189,7 +195,8 @@ class Volume {
   // ---- attributes and xattrs ----
   // `file`, when the kernel names one: a file that came second to the file of its prefix hash has
   // attributes only for those that have it open.
-  Result<AttributesReply> attributes(InodeNumber inode, const OpenFile* file = nullptr);
+  Result<AttributesReply> attributes(InodeNumber inode, const OpenFile* file = nullptr,
+                                     const Caller& caller = {});
   Result<AttributesReply> set_attributes(InodeNumber inode, const SetAttributes& change,
                                          OpenFile* file, const Caller& caller);
   // `flags`: XATTR_CREATE, XATTR_REPLACE. An access ACL takes the set-group-ID bit away from who
@@ -240,6 +247,8 @@ class Volume {
   [[nodiscard]] const std::vector<std::unique_ptr<Tier>>& devices() const noexcept;
   // Of the device at that place in devices(); nullopt: they are being counted.
   [[nodiscard]] std::optional<std::uint64_t> objects_on(std::size_t device) const;
+  // What occupies the device at that place in devices(), and the room left, as of the last look.
+  [[nodiscard]] DeviceRoom room_on(std::size_t device) const;
   // What is known of the order of blocks.
   [[nodiscard]] const order::Learner& order() const noexcept;
 

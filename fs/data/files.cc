@@ -63,6 +63,7 @@ Result<void> Files::start_rewrite(Inode& inode) {
     return committed.error();
   }
   inode.device = copy.device;
+  core_.budget.made(inode.number, copy.device);
   return {};
 }
 
@@ -98,6 +99,7 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller) 
     return fail(checked.error().code == ENOENT ? ESTALE : checked.error().code,
                 checked.error().what);
   std::unique_lock lock(inode->mutex);
+  if (inode->evicting) return fail(ESTALE, "being evicted");
   const bool changes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   if (changes && (inode->record.flags & kInodeFirstWriter) != 0)
     return fail(EEXIST, "a prefix file has one writer");
@@ -105,9 +107,12 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller) 
     Tier* tier = TRY(core_.devices->of(*inode));
     TRY(truncate_at_open(*inode, *tier, caller));
   }
+  if (!changes) core_.budget.opened(*inode, *checked, caller.uid);
   Opened opened =
       TRY(open_locked(inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL), {}, caller.pid, lock));
-  if (const std::uint64_t block = inode->block.load(std::memory_order_relaxed); block != 0) {
+  const std::uint64_t block = inode->block.load(std::memory_order_relaxed);
+  if (block == 0) core_.budget.used(number);
+  if (block != 0) {
     if ((flags & O_TRUNC) != 0) {
       inode->being_stored.store(true, std::memory_order_relaxed);
       core_.knowledge.store_began(block, caller.pid);
@@ -133,7 +138,8 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
   if (core_.passthrough()) {
     const Result<int> id = backing_id_of(*inode, *tier, fd.get());
     if (!id.ok()) return id.error();
-    const bool watch_writes = writable && TRY(has_privileges(core_, *inode));
+    const bool watch_writes = writable && (core_.budget.is_tight(*inode->device) ||
+                                           TRY(has_privileges(core_, *inode)));
     file->mode = watch_writes ? ServeMode::kPassthroughDirect : ServeMode::kPassthrough;
   } else {
     // Pages that readers filled stay right: the kernel drops them itself where a direct write
@@ -149,6 +155,10 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
   }
   ++inode->opens;
   if (writable) {
+    if (inode->writers == 0) {
+      core_.budget.writer_began(inode->number);
+      inode->danger_at_open = core_.budget.danger(*inode->device);
+    }
     ++inode->writers;
     ++inode->write_opens;
   }
@@ -232,6 +242,7 @@ void Files::release(OpenFile& file) {
     --inode.opens;
     if (last->writable()) {
       --inode.writers;
+      if (inode.writers == 0) core_.budget.writer_ended(inode.number);
       if (inode.writers == 0 && inode.record.nlink > 0) {
         // What was stored after the last FLUSH (through a mapping, or a duplicate of the
         // descriptor) counts too; and when no FLUSH was the opener's, this is the close.
@@ -243,7 +254,7 @@ void Files::release(OpenFile& file) {
       }
     }
   }
-  if (last->writable()) core_.knowledge.store_done(inode);
+  if (last->writable()) store_done(inode);
   if (seal && core_.on_unwritten) core_.on_unwritten(inode.number);
 }
 
@@ -256,7 +267,8 @@ void Files::release_all() {
   for (const auto& [file, owner] : open) {
     const std::lock_guard lock(file->inode->mutex);
     --file->inode->opens;
-    if (file->writable()) --file->inode->writers;
+    if (file->writable() && --file->inode->writers == 0)
+      core_.budget.writer_ended(file->inode->number);
   }
 }
 

@@ -24,7 +24,9 @@ class Files {
   Result<std::size_t> read(OpenFile& file, std::span<std::byte> out, std::uint64_t offset);
   Result<std::size_t> write(OpenFile& file, std::span<const std::byte> data,
                             std::uint64_t offset, const Caller& caller);
+  // Waits for room when writers outrun the evictor (flush_is_slow() says so before).
   Result<void> flush(OpenFile& file, const Caller& caller);
+  [[nodiscard]] bool flush_is_slow(const OpenFile& file) noexcept;
   void release(OpenFile& file);
   Result<void> fsync(OpenFile& file, bool data_only);
   Result<void> fallocate(OpenFile& file, int mode, std::uint64_t offset, std::uint64_t length,
@@ -52,6 +54,10 @@ class Files {
   Result<void> strip_on_write(OpenFile& file, const Caller& caller);
   Result<bool> is_empty_and_unfinished(Inode& inode);
   Result<void> check_unfinished(Inode& inode);
+  Result<void> check_room(OpenFile& file, int fd, std::uint64_t end);
+  void poison(Inode& inode);
+  void store_done(Inode& inode);
+  static std::optional<std::uint32_t> device_of(Inode& inode);
 
   Core& core_;
   Namespace& names_;

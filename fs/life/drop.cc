@@ -8,7 +8,8 @@ namespace {
 
 // One name at a time, each in a commit of its own: a file with a million links must not become
 // one huge batch. The inode goes with its last name.
-Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason) {
+// True: look for another one. `last`: it was the last, and went.
+Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason, bool& last) {
   std::vector<std::pair<InodeNumber, std::string>> links =
       TRY(core.catalog.list_links(inode->number, 1));
   InodePtr parent;
@@ -43,7 +44,8 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason)
   if (parent != nullptr && core.notifications != nullptr) {
     core.notifications->invalidate_entry(links.front().first, links.front().second);
   }
-  return inode->record.nlink > 0;
+  last = inode->record.nlink == 0;
+  return !last;
 }
 
 }  // namespace
@@ -56,7 +58,8 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
   }
   const InodePtr inode = *found;
   // At most one round a name, and one more for each rename that comes between.
-  while (TRY(drop_one_name(core, inode, reason))) {
+  bool last = false;
+  while (TRY(drop_one_name(core, inode, reason, last))) {
   }
   switch (reason) {
     case DropReason::kPoisoned:
@@ -86,7 +89,7 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
     case DropReason::kRoom:
     case DropReason::kExpired:
     case DropReason::kAsked:
-      core.counters.evicted.fetch_add(1, std::memory_order_relaxed);
+      if (last) core.counters.evicted.fetch_add(1, std::memory_order_relaxed);
       break;
   }
   return {};

@@ -16,6 +16,7 @@ constexpr std::chrono::milliseconds kGather{50};
 struct Doomed {
   ObjectId object;
   std::uint32_t device;
+  InodeNumber inode;  // 0: it was replaced by a rewrite
 };
 
 }  // namespace
@@ -108,7 +109,8 @@ Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers) {
     for (const ObjectId object : {record->object, record->previous_object}) {
       if (object == kNoObject) continue;
       const Result<std::uint32_t> device = core_.devices->index_of(object);
-      if (device.ok()) doomed.push_back({object, *device});
+      if (device.ok())
+        doomed.push_back({object, *device, object == record->object ? number : 0});
       edit.remove_object(object, device.ok() ? *device : kNoDevice);
     }
     if ((record->flags & kInodeHasXattr) != 0) {
@@ -128,6 +130,11 @@ Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers) {
   TRY(core_.knowledge.remove_rows_left(files));
   if (!doomed.empty()) TRY(core_.catalog.sync());
   for (const Doomed& copy : doomed) {
+    if (copy.inode != 0) {
+      core_.budget.reaping(copy.inode, copy.device, copy.object);
+    } else {
+      core_.budget.reaping_object(copy.device, copy.object);
+    }
     const Result<void> removed = core_.devices->at(copy.device).remove(copy.object);
     if (!removed.ok()) {
       edit.put_orphan_object(copy.object, copy.device);  // again at the next start
@@ -151,6 +158,7 @@ Result<bool> Reaper::reap_objects() {
       edit.remove_orphan_object(orphan.id);
       continue;
     }
+    core_.budget.reaping_object(orphan.device, orphan.id);
     const Result<void> removed = core_.devices->at(orphan.device).remove(orphan.id);
     if (removed.ok()) {
       edit.remove_orphan_object(orphan.id);

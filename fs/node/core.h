@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <memory>
 
+#include "fs/budget/budget.h"
 #include "fs/known/knowledge.h"
 #include "fs/node/devices.h"
 #include "fs/node/inode.h"
@@ -46,7 +47,8 @@ struct Core {
         backing_ids(ids),
         notifications(its_notifications),
         table(its_catalog, [this](const Inode& inode) { unreferenced(inode); }),
-        knowledge(its_catalog, table) {}
+        knowledge(its_catalog, table),
+        budget(*devices, knowledge, its_options.budget) {}
 
   [[nodiscard]] bool passthrough() const noexcept {
     return backing_ids != nullptr && backing_ids->available();
@@ -74,6 +76,7 @@ struct Core {
       on_sync_wanted;  // a commit should reach the disk soon, nobody waits for it
   InodeTable table;    // its end calls unreferenced()
   Knowledge knowledge;
+  Budget budget;
 };
 
 // Locks several inodes without a deadlock: in the order of their numbers, each once. Null

@@ -69,6 +69,10 @@ struct Inode {
   pid_t creator = 0;
   // Daemon-served: somebody has opened it for reading since it came into memory.
   bool was_read = false;
+  // It is being evicted: whoever looks for it finds a miss already.
+  bool evicting = false;
+  // Of an unpublished file that is open for writing: what Budget::danger() was then.
+  std::uint64_t danger_at_open = 0;
   // The backing id of `record.object`, 0: none is registered. One per object: the kernel
   // refuses a second one.
   int backing_id = 0;
