@@ -182,7 +182,10 @@ Result<void> set_scrub(Config& config, std::string_view value, std::string& prob
     config.scrub = 0;
     return {};
   }
-  return set_memory<&Config::scrub>(config, value, kMinScrub, kMaxScrub, problem);
+  const Result<void> set =
+      set_memory<&Config::scrub>(config, value, kMinScrub, kMaxScrub, problem);
+  if (!set.ok()) problem += ", or off";
+  return set;
 }
 
 Result<void> set_stop_timeout(Config& config, std::string_view value, std::string& problem) {
