@@ -113,8 +113,11 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
     TRY(check_stands(*inode));
   }
   std::unique_lock lock(inode->mutex);
-  if (inode->damaged_object == inode->record.object)
+  if (const ObjectId object = inode->record.object; inode->damaged_object == object) {
+    lock.unlock();
+    verifier_.wait_until_dropped(object);
     return fail(ESTALE, "its bytes are not the sealed ones");
+  }
   const bool changes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   if (changes && (inode->record.flags & kInodeFirstWriter) != 0)
     return fail(EEXIST, "a prefix file has one writer");

@@ -1,5 +1,6 @@
 // The comparison of a backing file with its checksums.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,9 +15,10 @@
 namespace kvcachefs {
 namespace {
 
-// Bytes of one read. The kernel reads ahead of it by itself, in pages of the best size; asking for more
-// (POSIX_FADV_WILLNEED) was measured to be slower.
+// Bytes of one read from the disk itself.
 constexpr std::uint64_t kStep = 4 * kChecksumChunk;
+// And through the page cache: while one is compared, the kernel reads ahead.
+constexpr std::uint64_t kCachedStep = kChecksumChunk;
 // What direct I/O wants its memory, offsets and lengths to be multiples of.
 constexpr std::uint64_t kAlignment = 4096;
 
@@ -28,6 +30,19 @@ std::span<std::byte> step_buffer() {
   static thread_local const std::unique_ptr<std::byte, Free> buffer(
       static_cast<std::byte*>(std::aligned_alloc(kAlignment, kStep)));
   return {buffer.get(), buffer == nullptr ? 0 : kStep};
+}
+
+// Has the kernel begin to read ahead in the largest folios it has, and go on so: it starts with single
+// pages otherwise, and a first load of 1 MiB takes twice as long. The mapping is not looked at, so that it
+// raises no SIGBUS. What fails here, the reads will say, or nobody needs to know.
+void read_ahead_in_large_folios(int fd, std::uint64_t size) noexcept {
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, Linux 5.14
+  ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+  if (size < kCachedStep) return;
+  void* const mapped = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  if (mapped == MAP_FAILED) return;
+  if (::madvise(mapped, size, MADV_HUGEPAGE) == 0) ::madvise(mapped, kAlignment, kPopulateRead);
+  ::munmap(mapped, size);
 }
 
 // Bytes read; fewer only at the end of the file.
@@ -57,9 +72,10 @@ Result<Compared> compare_file(int fd, std::uint64_t size, std::span<const std::u
                               const std::function<bool(std::uint64_t bytes)>& go_on) {
   const std::span<std::byte> buffer = step_buffer();
   if (buffer.empty()) return fail(ENOMEM, "memory to compare a file");
-  if (way == ReadWay::kThroughCache) ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-  for (std::uint64_t offset = 0; offset < size; offset += kStep) {
-    const std::uint64_t length = std::min(kStep, size - offset);
+  if (way == ReadWay::kThroughCache) read_ahead_in_large_folios(fd, size);
+  const std::uint64_t step = way == ReadWay::kThroughCache ? kCachedStep : kStep;
+  for (std::uint64_t offset = 0; offset < size; offset += step) {
+    const std::uint64_t length = std::min(step, size - offset);
     if (go_on && !go_on(length))
       return Compared{.equal = false, .ended_early = true, .differs_at = 0};
     const std::uint64_t got = TRY(read_step(fd, buffer.first(length), offset, way));

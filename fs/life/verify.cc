@@ -133,7 +133,12 @@ Result<void> Verifier::compare(const InodePtr& inode, Subject&& subject,
       ::posix_fadvise(subject.fd.get(), 0, 0, POSIX_FADV_DONTNEED);
     return compared.error();
   }
-  if (judge(*inode, subject) == Verdict::kNotJudged) return {};
+  const Verdict verdict = judge(*inode, subject);
+  if (verdict == Verdict::kNotJudged) return {};
+  if (verdict == Verdict::kFoundBefore) {
+    wait_until_dropped(subject.object);
+    return fail(ESTALE, "its bytes are not the sealed ones");
+  }
   if (compared.ok()) {
     log_error("verify inode={} object={} event=differs offset={}", inode->number,
               subject.object, compared->differs_at);
@@ -146,6 +151,11 @@ Result<void> Verifier::compare(const InodePtr& inode, Subject&& subject,
   if (!dropped.ok()) {
     log_error("verify inode={} event=not_dropped errno={} step=\"{}\"", inode->number,
               dropped.error().code, dropped.error().what);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    dropping_.erase(subject.object);
+    landed_.notify_all();
   }
   return fail(ESTALE, "its bytes are not the sealed ones");
 }
@@ -191,8 +201,17 @@ Verifier::Verdict Verifier::judge(Inode& inode, const Subject& subject) {
   struct stat status {};
   if (::fstat(subject.fd.get(), &status) != 0 || !is_same_data(stamp_of(status), record.stamp))
     return Verdict::kNotJudged;
+  // Found by two at once, an open and the scrub: the first of them drops its names.
+  if (inode.damaged_object == subject.object) return Verdict::kFoundBefore;
   inode.damaged_object = subject.object;
+  const std::lock_guard dropping(mutex_);
+  dropping_.insert(subject.object);
   return Verdict::kDamaged;
+}
+
+void Verifier::wait_until_dropped(ObjectId object) {
+  std::unique_lock lock(mutex_);
+  landed_.wait_for(lock, kLongestDrop, [&] { return dropping_.count(object) == 0; });
 }
 
 bool Verifier::holds(ObjectId object) {

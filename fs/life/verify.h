@@ -22,6 +22,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -30,6 +31,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -60,6 +62,10 @@ class Verifier {
   Result<void> scrub(const InodePtr& inode, ObjectId object,
                      const std::function<bool(std::uint64_t bytes)>& go_on);
 
+  // Of an object found damaged: returns when its names are gone (or after kLongestDrop). A caller that is
+  // told ESTALE before that would find the name once more, and the kernel does not try a third time.
+  void wait_until_dropped(ObjectId object);
+
   // Opens are being verified.
   [[nodiscard]] bool is_busy() const noexcept {
     return opens_under_way_.load(std::memory_order_relaxed) > 0;
@@ -75,6 +81,8 @@ class Verifier {
   // How long an outcome holds where the page cache does not tell, and how many are remembered.
   static constexpr std::int64_t kHoldsFor = 3600ll * 1'000'000'000;
   static constexpr std::size_t kMostRemembered = 1 << 16;
+  // Some commits; a file may have many names.
+  static constexpr std::chrono::seconds kLongestDrop{2};
 
   // A sealed file as it was found, to be compared.
   struct Subject {
@@ -91,7 +99,7 @@ class Verifier {
     Result<void> outcome;
   };
   using FlightKey = std::pair<ObjectId, ReadWay>;
-  enum class Verdict : std::uint8_t { kNotJudged, kDamaged };
+  enum class Verdict : std::uint8_t { kNotJudged, kDamaged, kFoundBefore };
 
   // nullopt: nothing to verify. Errors: those of Tier::open(); ENOENT.
   Result<std::optional<Subject>> find_subject(Inode& inode, ReadWay way);
@@ -113,6 +121,7 @@ class Verifier {
   std::condition_variable landed_;
   // Under mutex_.
   std::map<FlightKey, std::shared_ptr<Flight>> flights_;
+  std::set<ObjectId> dropping_;  // damaged, and their names not gone yet
   std::unordered_map<ObjectId, std::int64_t> verified_at_;           // monotonic nanoseconds
   std::deque<std::pair<ObjectId, std::int64_t>> verified_in_order_;  // the oldest first
 };
