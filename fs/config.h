@@ -17,6 +17,7 @@
 #include "backend/base/result.h"
 #include "backend/base/units.h"
 #include "fs/mount_options.h"
+#include "fs/verify_mode.h"
 
 namespace kvcachefs {
 
@@ -42,6 +43,9 @@ inline constexpr std::uint64_t kMaxRingMemory = 4 * kGiB;
 inline constexpr std::chrono::seconds kMaxStopTimeout{600};
 inline constexpr std::chrono::seconds kMinLease{1};
 inline constexpr std::chrono::seconds kMaxLease{3600};
+// Slower, a pass takes years; faster, it is no background.
+inline constexpr std::uint64_t kMinScrub = 64 * kKiB;
+inline constexpr std::uint64_t kMaxScrub = 4 * kGiB;
 
 struct Config {
   std::vector<DeviceSetting> nvme;
@@ -51,7 +55,9 @@ struct Config {
   DataPathChoice data_path = DataPathChoice::kAuto;
   TransportChoice transport = TransportChoice::kAuto;
   bool keep_by_default = false;  // policy keep
-  std::string log_file;          // empty: standard error
+  VerifyMode verify = VerifyMode::kOpen;
+  std::uint64_t scrub = 8 * kMiB;  // bytes a second; 0: off
+  std::string log_file;            // empty: standard error
   LogLevel log_level = LogLevel::kInfo;
   bool foreground = false;
   std::uint64_t metadata_memory = 256 * kMiB;

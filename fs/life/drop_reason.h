@@ -10,6 +10,7 @@ enum class DropReason : std::uint8_t {
   kPoisoned,    // the disk refused its data
   kLost,        // the backing file is missing
   kDamaged,     // the backing file is not what was sealed: it goes to quarantine
+  kUnreadable,  // the same, because the device cannot read it
   // Evictions: the file was whole.
   kRoom,     // its room was needed
   kExpired,  // older than its directory's ttl, or a temporary that nobody goes on with

@@ -73,6 +73,8 @@ struct Inode {
   bool evicting = false;
   // Of an unpublished file that is open for writing: what Budget::danger() was then.
   std::uint64_t danger_at_open = 0;
+  // An object whose bytes are not the sealed ones: nobody opens it any more.
+  ObjectId damaged_object = kNoObject;
   // The backing id of `record.object`, 0: none is registered. One per object: the kernel
   // refuses a second one.
   int backing_id = 0;
