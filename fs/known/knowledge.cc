@@ -38,9 +38,10 @@ void store_snapshot(BlockRecord& record, const order::Snapshot& snapshot) {
   record.stamp = snapshot.stamp;
 }
 
-Knowledge::Knowledge(Catalog& catalog, InodeTable& table)
+Knowledge::Knowledge(Catalog& catalog, InodeTable& table, FilePolicy otherwise)
     : catalog_(catalog),
       table_(table),
+      otherwise_(otherwise),
       places_(catalog, table),
       began_wall_ns_(std::max<std::int64_t>(file_clock_now(), 1)),
       began_ns_(monotonic_now()) {}
@@ -298,6 +299,24 @@ Result<void> Knowledge::forget_parent(InodeNumber inode) {
   const std::uint64_t number = TRY(number_of(inode));
   if (!learner().forget_parent(number)) return fail(ENODATA, "no block is known before it");
   return {};
+}
+
+Result<Treatment> Knowledge::treatment(InodeNumber inode, const InodeRecord& record) {
+  constexpr std::size_t kNames = 64;
+  TreatmentOfNames names(otherwise_);
+  for (const auto& [directory, name] : TRY(catalog_.list_links(inode, kNames))) {
+    const auto place = TRY(places_.of(directory));
+    if (place != nullptr) names.add(*place, name);
+  }
+  Told own;
+  if ((record.flags & kInodeHasXattr) != 0) own = TRY(own_told(catalog_, inode));
+  return names.of(record, own);
+}
+
+Result<Told> Knowledge::told_above(InodeNumber directory) {
+  const auto place = TRY(places_.of(directory));
+  if (place == nullptr) return Told{};
+  return Told{.policy = place->policy, .ttl = place->ttl};
 }
 
 void Knowledge::linked(InodeNumber directory, std::string_view name, InodeNumber inode) {

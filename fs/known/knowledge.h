@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fs/known/file_policy.h"
 #include "fs/known/order_feed.h"
 #include "fs/known/place.h"
 #include "fs/known/processes.h"
@@ -56,7 +57,8 @@ class Knowledge {
     Knowledge& knowledge_;
   };
 
-  Knowledge(Catalog& catalog, InodeTable& table);
+  // `otherwise`: of files of which nobody says anything.
+  Knowledge(Catalog& catalog, InodeTable& table, FilePolicy otherwise = FilePolicy::kCache);
 
   // Without a block: no block's name. A failing database makes names unknown, and is logged by itself.
   // Not under an inode's lock.
@@ -116,6 +118,14 @@ class Knowledge {
   // where these are there; elsewhere the name says nothing.
   void linked(InodeNumber directory, std::string_view name, InodeNumber inode);
 
+  // ---- what may be done with a file (fs/known/file_policy.h) ----
+
+  // Of its first 64 names. `record`: the inode's. Not under an inode's lock; microseconds. Errors: EIO,
+  // EBADMSG, ESTALE (its names changed meanwhile: ask later).
+  Result<Treatment> treatment(InodeNumber inode, const InodeRecord& record);
+  // What holds in a directory by it or those above, where they were told. Errors: as above.
+  Result<Told> told_above(InodeNumber directory);
+
   // Clock of the learner: goes on over restarts.
   [[nodiscard]] std::int64_t now() const noexcept;
   // Once it has been told all that has happened so far.
@@ -165,6 +175,7 @@ class Knowledge {
 
   Catalog& catalog_;
   InodeTable& table_;
+  const FilePolicy otherwise_;
   Places places_;
   Processes processes_;
   order::Learner learner_;

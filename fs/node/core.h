@@ -46,7 +46,8 @@ struct Core {
         backing_ids(ids),
         notifications(its_notifications),
         table(its_catalog, [this](const Inode& inode) { unreferenced(inode); }),
-        knowledge(its_catalog, table) {}
+        knowledge(its_catalog, table,
+                  its_options.keep_by_default ? FilePolicy::kKeep : FilePolicy::kCache) {}
 
   [[nodiscard]] bool passthrough() const noexcept {
     return backing_ids != nullptr && backing_ids->available();
