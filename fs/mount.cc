@@ -21,6 +21,7 @@
 #include "backend/base/log.h"
 #include "backend/superblock.h"
 #include "fs/control_queries.h"
+#include "fs/control_steering.h"
 #include "fs/device_list.h"
 #include "fs/stuck_daemon.h"
 #include "fs/systemd_notify.h"
@@ -235,6 +236,7 @@ Result<std::string> Mount::answer(const ControlRequest& request) {
     ask_to_stop();
     return std::string{"{}"};
   }
+  if (is_steering(request)) return answer_steering(*volume_, request);
   LearnerOrder order(*catalog_, volume_->order());
   return answer_query(*catalog_, order, request);
 }
@@ -260,6 +262,8 @@ StatusReport Mount::report() {
   }
   out.counts = volume_->counts();
   out.operations = session_->stats().snapshot(now);
+  out.uses = volume_->uses();
+  out.drops = volume_->drop_counts();
   return out;
 }
 

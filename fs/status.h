@@ -26,6 +26,8 @@ struct TierStatus {
   std::optional<std::uint64_t> capacity;  // of the filesystem below; absent: it does not answer
   std::optional<std::uint64_t> free;
   std::optional<std::uint64_t> objects;  // absent: they are being counted
+  // Written to the block device below since it is there, by anybody; absent: it does not say.
+  std::optional<std::uint64_t> device_written = {};
 };
 
 struct StatusReport {
@@ -43,6 +45,8 @@ struct StatusReport {
   std::vector<TierStatus> tiers;
   VolumeCounts counts;
   std::vector<OperationStats> operations;
+  std::vector<Use> uses;
+  DropCounts drops;
 };
 
 // One tier, from what it says of itself and of the filesystem below.

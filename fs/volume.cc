@@ -5,6 +5,8 @@
 
 #include "backend/base/log.h"
 #include "fs/data/files.h"
+#include "fs/explain/evict.h"
+#include "fs/explain/explain.h"
 #include "fs/known/block_keeper.h"
 #include "fs/life/object_walk.h"
 #include "fs/life/reaper.h"
@@ -278,6 +280,16 @@ Result<struct statvfs> Volume::statfs() {
   return sum;
 }
 
+Result<Explanation> Volume::explain(std::string_view path) {
+  return kvcachefs::explain(parts_->core, path);
+}
+Result<EvictPage> Volume::evict(std::string_view path) {
+  return evict_path(parts_->core, path);
+}
+Result<EvictPage> Volume::evict_in(InodeNumber directory, std::uint64_t after) {
+  return evict_directory(parts_->core, directory, after);
+}
+
 VolumeCounts Volume::counts() const {
   const Counters& counters = parts_->core.counters;
   const order::LearnerSizes order = parts_->core.knowledge.learner().sizes();
@@ -299,6 +311,8 @@ VolumeCounts Volume::counts() const {
                       .invisible_calls = parts_->core.knowledge.invisible_calls(),
                       .blocks_behind = parts_->core.knowledge.is_behind()};
 }
+std::vector<Use> Volume::uses() const { return parts_->core.knowledge.uses().uses(); }
+DropCounts Volume::drop_counts() const { return parts_->core.drops.counts(); }
 const RecoveryReport& Volume::recovery() const noexcept { return parts_->recovery; }
 const std::vector<std::unique_ptr<Tier>>& Volume::devices() const noexcept {
   return parts_->core.devices->tiers();

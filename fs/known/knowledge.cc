@@ -9,6 +9,7 @@
 #include "fs/known/block_number.h"
 #include "fs/known/find_blocks.h"
 #include "fs/known/known_name.h"
+#include "fs/known/order_source.h"
 
 namespace kvcachefs {
 namespace {
@@ -62,7 +63,9 @@ NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
   path += name;
   const std::optional<Recognized> file = recognize(path, (*place)->told);
   if (!file || file->kind != NameKind::kBlock) return seen;
-  BlockName block{.temporary = file->temporary, .hash = std::string(file->prefix_hash)};
+  BlockName block{.temporary = file->temporary,
+                  .hash = std::string(file->prefix_hash),
+                  .series = uses_.series_of(file->runtime, file->model)};
   if (!file->temporary) {
     block.number = block_number(directory, name);
   } else if (!file->final_stem.empty()) {
@@ -224,6 +227,7 @@ void Knowledge::note(order::Note::What what, std::uint64_t block, pid_t thread) 
 
 void Knowledge::looked_up(const BlockName& block, pid_t thread, bool hit) {
   if (block.number == 0 || block.temporary) return;
+  uses_.looked_up(block.series, hit);
   note(hit ? order::Note::What::kHit : order::Note::What::kMiss, block.number, thread);
 }
 
@@ -247,8 +251,16 @@ void Knowledge::store_done(Inode& inode) {
     stored(inode.block.load(std::memory_order_relaxed));
 }
 
-void Knowledge::loaded(std::uint64_t block, pid_t thread) {
-  if (block != 0) note(order::Note::What::kLoaded, block, thread);
+void Knowledge::loaded(const Inode& inode, pid_t thread) {
+  const std::uint64_t block = inode.block.load(std::memory_order_relaxed);
+  if (block == 0) return;
+  uses_.loaded(inode.series.load(std::memory_order_relaxed), inode.record.stamp.size);
+  note(order::Note::What::kLoaded, block, thread);
+}
+
+UnixNanos Knowledge::last_use(std::uint64_t block) {
+  const auto key = learner().eviction_key(block);
+  return key ? time_of_stamp(key->stamp) : 0;
 }
 
 void Knowledge::removed(std::uint64_t block) {

@@ -24,6 +24,7 @@
 #include "fs/known/order_feed.h"
 #include "fs/known/place.h"
 #include "fs/known/processes.h"
+#include "fs/known/use_table.h"
 #include "fs/order/learner.h"
 
 namespace kvcachefs {
@@ -34,6 +35,7 @@ struct BlockName {
   std::uint64_t number = 0;
   bool temporary = false;
   std::string hash;  // as the name shows it; empty: none
+  UseTable::Series series = UseTable::kOther;
 };
 
 // What a name was taken for, and when: places change.
@@ -99,7 +101,8 @@ class Knowledge {
   void named(Inode& inode, std::uint64_t block, pid_t thread);
   // stored(), if the inode was made under its final name and this is its first publication.
   void store_done(Inode& inode);
-  void loaded(std::uint64_t block, pid_t thread);
+  // Opened for reading; the caller holds the inode's lock.
+  void loaded(const Inode& inode, pid_t thread);
   void removed(std::uint64_t block);
   // A directory is being read: what this process looks up next it does not want.
   void listed(pid_t thread);
@@ -125,6 +128,11 @@ class Knowledge {
   Result<Treatment> treatment(InodeNumber inode, const InodeRecord& record);
   // What holds in a directory by it or those above, where they were told. Errors: as above.
   Result<Told> told_above(InodeNumber directory);
+
+  // When a block was used last, to 10 ms; 0: it is not stored.
+  UnixNanos last_use(std::uint64_t block);
+  // By model, since the start.
+  [[nodiscard]] const UseTable& uses() const noexcept { return uses_; }
 
   // Clock of the learner: goes on over restarts.
   [[nodiscard]] std::int64_t now() const noexcept;
@@ -177,6 +185,7 @@ class Knowledge {
   InodeTable& table_;
   const FilePolicy otherwise_;
   Places places_;
+  UseTable uses_;
   Processes processes_;
   order::Learner learner_;
   OrderFeed feed_{learner_};

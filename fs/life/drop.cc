@@ -6,6 +6,24 @@
 namespace kvcachefs {
 namespace {
 
+// What will be told of a name when it is gone. Without the locks, which its path needs none of.
+struct Obituary {
+  std::string path;  // empty: nothing is told
+  Dropped what;
+};
+Obituary prepare_obituary(Core& core, const Inode& inode, InodeNumber directory,
+                          std::string_view name, const NameLook& seen, DropReason reason) {
+  Obituary out;
+  const auto place = core.knowledge.places().of(directory);
+  if (!place.ok() || *place == nullptr) return out;
+  out.path = path_in(**place, name);
+  out.what.reason = reason;
+  out.what.inode = inode.number;
+  if (seen.block && !seen.block->temporary)
+    out.what.last_use = core.knowledge.last_use(seen.block->number);
+  return out;
+}
+
 // One name at a time, each in a commit of its own: a file with a million links must not become
 // one huge batch. The inode goes with its last name.
 Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason) {
@@ -13,9 +31,12 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason)
       TRY(core.catalog.list_links(inode->number, 1));
   InodePtr parent;
   NameLook seen;
+  Obituary obituary;
   if (!links.empty()) {
-    parent = TRY(core.table.get(links.front().first));
-    seen = core.knowledge.look(links.front().first, links.front().second);
+    const auto& [directory, name] = links.front();
+    parent = TRY(core.table.get(directory));
+    seen = core.knowledge.look(directory, name);
+    obituary = prepare_obituary(core, *inode, directory, name, seen, reason);
   }
   const LockedInodes locked({inode.get(), parent.get()});
   if (inode->record.nlink == 0) return false;
@@ -40,6 +61,11 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason)
   if (next.nlink == 0) edit.put_orphan_inode(inode->number);
   TRY(commit_record(core, *inode, std::move(next), std::move(edit)));
   core.knowledge.removed(block);
+  if (!obituary.path.empty()) {
+    obituary.what.size = inode->record.stamp.size;
+    obituary.what.when = file_clock_now();
+    core.drops.add_name(obituary.path, obituary.what);
+  }
   if (parent != nullptr && core.notifications != nullptr) {
     core.notifications->invalidate_entry(links.front().first, links.front().second);
   }
@@ -57,6 +83,10 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
   const InodePtr inode = *found;
   // At most one round a name, and one more for each rename that comes between.
   while (TRY(drop_one_name(core, inode, reason))) {
+  }
+  {
+    const std::lock_guard lock(inode->mutex);
+    core.drops.count(reason, inode->record.stamp.size);
   }
   switch (reason) {
     case DropReason::kPoisoned:

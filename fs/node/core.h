@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "fs/known/knowledge.h"
+#include "fs/life/drop_history.h"
 #include "fs/node/devices.h"
 #include "fs/node/inode.h"
 #include "fs/node/inode_table.h"
@@ -65,6 +66,7 @@ struct Core {
   BackingIds* const backing_ids;             // null: never passthrough
   KernelNotifications* const notifications;  // null: nobody to tell
   Counters counters;
+  DropHistory drops;
   // Set once before the mount answers, to the background threads' wake-up calls. They queue and
   // return.
   std::function<void(InodeNumber)> on_nameless;

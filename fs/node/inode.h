@@ -63,6 +63,8 @@ struct Inode {
   std::shared_ptr<const Place> place;
   // The block of KV cache that it was last looked up or made as (fs/known/block_number.h), 0: none.
   std::atomic<std::uint64_t> block{0};
+  // The runtime and model of that (fs/known/use_table.h).
+  std::atomic<std::uint32_t> series{0};
   // It was made under its final name: what stores it is not done before its first publication.
   std::atomic<bool> being_stored{false};
   // Made under a prefix hash: the thread that did, whose process alone finds it until it is published.

@@ -231,7 +231,8 @@ def check_man(bin_dir):
         return done.stdout
 
     everything = options_in(help_of())
-    for command in ("mount", "umount", "status", "find", "ls", "tree", "fsck"):
+    for command in ("mount", "umount", "status", "find", "ls", "tree", "explain",
+                    "set", "pin", "unpin", "evict", "fsck"):
         mine = options_in(help_of(command))
         everything |= mine
         for option in sorted(mine - options_in(manual)):
