@@ -47,6 +47,7 @@ HOMES = [
     ("toml++", r"<toml\+\+/|<toml\.hpp>", r"fs/config"),
     ("nlohmann-json", r"<nlohmann/", r"fs/(status|control)|tools/|tests/"),
     ("GoogleTest", r"<g(test|mock)/", r"tests/"),
+    ("cpp-httplib", r"<httplib", r"fs/metrics_server\.cc$"),
     ("liburing", r"<liburing", r"backend/base/io_ring\.cc$"),
 ]
 
