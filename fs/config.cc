@@ -228,6 +228,15 @@ Result<void> set_min_free(Config& config, std::string_view value, std::string& p
   return {};
 }
 
+Result<void> set_metrics(Config& config, std::string_view value, std::string& problem) {
+  config.metrics = parse_metrics_address(value);
+  if (config.metrics) return {};
+  return refuse(problem,
+                fmt::format("'{}' is no address: write metrics=PORT or metrics=HOST:PORT, "
+                            "[::1]:9100 for IPv6",
+                            value));
+}
+
 Result<void> set_nothing(Config&, std::string_view, std::string&) { return {}; }
 
 constexpr auto kFlag = SettingKind::kFlag;
@@ -305,6 +314,11 @@ constexpr std::array kSettings = {
         set_log},
     Setting{"log-level", "LEVEL", kValue, true, true,
             "debug, info, warn, error or off. Default: info", set_log_level},
+    Setting{"metrics", "[HOST:]PORT", kValue, true, true,
+            "Serves metrics for Prometheus at http://HOST:PORT/metrics, without encryption or "
+            "passwords. "
+            "HOST is 127.0.0.1 when only a port is given. Default: none",
+            set_metrics},
     Setting{"foreground", "", kFlag, false, false,
             "Stays in the foreground instead of returning when the mount answers. Default: off",
             set_flag<&Config::foreground>},

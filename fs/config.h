@@ -16,6 +16,7 @@
 #include "backend/base/log.h"
 #include "backend/base/result.h"
 #include "backend/base/units.h"
+#include "fs/metrics_address.h"
 #include "fs/mount_options.h"
 #include "fs/verify_mode.h"
 
@@ -60,6 +61,7 @@ struct Config {
   std::string log_file;            // empty: standard error
   LogLevel log_level = LogLevel::kInfo;
   bool foreground = false;
+  std::optional<MetricsAddress> metrics;  // nullopt: none are served
   std::uint64_t metadata_memory = 256 * kMiB;
   std::uint64_t ring_memory = 256 * kMiB;
   // How long a stop waits for the users of a busy mount.

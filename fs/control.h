@@ -3,7 +3,7 @@
 //   {"command":"status"}   ->  {"version":…}           or  {"error":"…"}
 //
 // What a request may hold is in control_request.h, what is asked about KV cache in
-// control_queries.h: long listings go page by page, a request each.
+// control_queries.h, about one path in control_steering.h: long listings go page by page, a request each.
 //
 // The socket is in the state directory (mode 0600); the peer must be root or the daemon's own
 // user. One thread serves all; a peer that is slow, silent or too long is dropped, so nobody
@@ -23,8 +23,8 @@
 
 namespace kvcachefs {
 
-// A request is a command and a few words.
-inline constexpr std::size_t kControlRequestLimit = 4096;
+// A request is a command and a few words, or a path.
+inline constexpr std::size_t kControlRequestLimit = 16'384;
 // A status with every device and operation is some 20 KiB.
 inline constexpr std::size_t kControlAnswerLimit = 1 << 20;
 inline constexpr std::size_t kControlClients = 8;

@@ -6,40 +6,13 @@
 #include <charconv>
 #include <utility>
 
-#include "backend/base/clock.h"
+#include "fs/control_json.h"
 #include "fs/known/queries.h"
 
 namespace kvcachefs {
 namespace {
 
 using nlohmann::json;
-
-json text_or_null(std::string_view text) { return text.empty() ? json() : json(text); }
-
-template <class T>
-json or_null(const std::optional<T>& value) {
-  return value ? json(*value) : json();
-}
-
-json seconds(UnixNanos time) {
-  return static_cast<double>(time / 1'000'000) / 1000;  // to the millisecond
-}
-
-json object_json(const ObjectInfo& info) {
-  return {{"path", info.path},
-          {"runtime", info.runtime},
-          {"model", text_or_null(info.model)},
-          {"world", or_null(info.world)},
-          {"rank", or_null(info.rank)},
-          {"group", or_null(info.group)},
-          {"part", text_or_null(info.part)},
-          {"hash", text_or_null(info.hash)},
-          {"block", block_text(info.block)},
-          {"inode", info.inode},
-          {"size", info.size},
-          {"created", seconds(info.created)},
-          {"last_use", info.last_use ? seconds(*info.last_use) : json()}};
-}
 
 json objects_json(const std::vector<ObjectInfo>& objects) {
   json out = json::array();
@@ -189,8 +162,7 @@ Result<std::string> answer_query(Catalog& catalog, OrderSource& order,
     if (command.name != request.command) continue;
     Queries queries(catalog, order);
     const json answer = TRY(command.run(queries, request));
-    // A path need not be UTF-8; JSON must be.
-    return answer.dump(-1, ' ', false, json::error_handler_t::replace);
+    return line_of_json(answer);
   }
   return fail(ENOSYS, "no such command");
 }

@@ -13,16 +13,18 @@ using nlohmann::json;
 struct Field {
   const char* name;
   std::string ControlRequest::*text;
+  std::size_t longest = kLongestRequestText;  // bytes
 };
 constexpr Field kFields[] = {{"command", &ControlRequest::command},
                              {"word", &ControlRequest::word},
                              {"after", &ControlRequest::after},
                              {"model", &ControlRequest::model},
-                             {"runtime", &ControlRequest::runtime}};
+                             {"runtime", &ControlRequest::runtime},
+                             {"path", &ControlRequest::path, kLongestRequestPath}};
 
 // Leaves `out` alone when there is no such field.
-Result<void> read_text(const json& request, const char* name, std::string& out,
-                       std::string& problem) {
+Result<void> read_text(const json& request, const char* name, std::size_t longest,
+                       std::string& out, std::string& problem) {
   const auto value = request.find(name);
   if (value == request.end()) return {};
   if (!value->is_string()) {
@@ -30,8 +32,8 @@ Result<void> read_text(const json& request, const char* name, std::string& out,
     return fail(EINVAL, "request");
   }
   const auto& text = value->get_ref<const std::string&>();
-  if (text.size() > kLongestRequestText) {
-    problem = fmt::format("\"{}\" is longer than {} bytes", name, kLongestRequestText);
+  if (text.size() > longest) {
+    problem = fmt::format("\"{}\" is longer than {} bytes", name, longest);
     return fail(EINVAL, "request");
   }
   out = text;
@@ -56,14 +58,14 @@ Result<ControlRequest> parse_control_request(std::string_view line, std::string&
   ControlRequest out;
   if (request.is_object()) {
     for (const Field& field : kFields)
-      TRY(read_text(request, field.name, out.*field.text, problem));
+      TRY(read_text(request, field.name, field.longest, out.*field.text, problem));
   }
   if (out.command.empty()) {
     problem = "the request is not {\"command\": \"…\"}";
     return fail(EINVAL, "request");
   }
   std::string block;
-  TRY(read_text(request, "block", block, problem));
+  TRY(read_text(request, "block", kLongestRequestText, block, problem));
   if (request.contains("block")) {
     out.block = parse_block(block);
     if (!out.block) {

@@ -21,12 +21,14 @@ struct ControlRequest {
   std::string after;    // where a page begins: what the page before gave as "next"
   std::string model;    // only objects of this model,
   std::string runtime;  // and of this runtime
+  std::string path;     // relative to the root of the filesystem
   std::optional<std::uint64_t> block;  // 16 hex digits: a JSON number would lose some
   bool operator==(const ControlRequest&) const = default;
 };
 
 // Of each text, in bytes. A name has 255.
 inline constexpr std::size_t kLongestRequestText = 1024;
+inline constexpr std::size_t kLongestRequestPath = 4096;
 
 // Fields of other names are passed over. EINVAL: `problem` says what is wrong with which field.
 Result<ControlRequest> parse_control_request(std::string_view line, std::string& problem);

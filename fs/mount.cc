@@ -21,7 +21,9 @@
 #include "backend/base/log.h"
 #include "backend/superblock.h"
 #include "fs/control_queries.h"
+#include "fs/control_steering.h"
 #include "fs/device_list.h"
+#include "fs/metrics_text.h"
 #include "fs/stuck_daemon.h"
 #include "fs/systemd_notify.h"
 #include "metadata/rocksdb_store.h"
@@ -143,6 +145,7 @@ Result<std::unique_ptr<Mount>> Mount::start(const Config& config, const Note& no
   TRY(mount->open_database(problem));
   TRY(mount->open_volume(problem));
   TRY(mount->open_control(problem));
+  TRY(mount->open_metrics(problem));
   TRY(mount->mount_kernel(problem));
   TRY(mount->wait_for_answer(after, problem));
   mount->remember_devices();
@@ -214,6 +217,7 @@ Result<void> Mount::mount_kernel(std::string& problem) {
   state_->keep();
   volume_->start();
   control_->start();
+  if (metrics_) metrics_->start();
   serving_ = std::thread([this] {
     session_failed_ = !session_->run().ok();
     ring(session_ended_);
@@ -234,6 +238,20 @@ Result<void> Mount::open_control(std::string& problem) {
   return {};
 }
 
+Result<void> Mount::open_metrics(std::string& problem) {
+  if (!config_.metrics) return {};
+  auto metrics =
+      MetricsServer::open(*config_.metrics, [this] { return metrics_text(report()); });
+  if (!metrics) {
+    problem =
+        fmt::format("--metrics: {}:{}: {}: name another host or port", config_.metrics->host,
+                    config_.metrics->port, std::strerror(metrics.error().code));
+    return metrics.error();
+  }
+  metrics_ = std::move(*metrics);
+  return {};
+}
+
 Result<void> Mount::wait_for_answer(AnswerProbe& probe, std::string& problem) {
   const auto answered = probe.ask(config_.mountpoint, kFirstAnswer);
   if (!answered) {
@@ -250,6 +268,7 @@ Result<std::string> Mount::answer(const ControlRequest& request) {
     ask_to_stop();
     return std::string{"{}"};
   }
+  if (is_steering(request)) return answer_steering(*volume_, request);
   LearnerOrder order(*catalog_, volume_->order());
   return answer_query(*catalog_, order, request);
 }
@@ -276,6 +295,8 @@ StatusReport Mount::report() {
   }
   out.counts = volume_->counts();
   out.operations = session_->stats().snapshot(now);
+  out.uses = volume_->uses();
+  out.drops = volume_->drop_counts();
   return out;
 }
 
@@ -350,6 +371,7 @@ void Mount::finish() noexcept {
     session_->request_stop();
     serving_.join();
   }
+  metrics_.reset();
   control_.reset();
   if (volume_) volume_->stop(kSealSeconds);
   volume_.reset();

@@ -2,12 +2,12 @@
 //
 // Start: probe processes (forked before the first thread) -> privileges -> state directory (its
 //        lock) -> mount point (a dead mount is taken away) -> database -> catalog -> devices ->
-//        session (nothing mounted yet) -> volume (recovery) -> control socket (listens) ->
-//        kernel mount -> volume's threads, control thread, session thread -> the mount answers
-//        -> READY=1.
+//        session (nothing mounted yet) -> volume (recovery) -> control socket and metrics
+//        (listen) -> kernel mount -> volume's threads, those of control and metrics, session
+//        thread -> the mount answers -> READY=1.
 // Stop:  STOPPING=1 -> kernel unmount; a busy mount is drained for a moment, then detached, and
 //        what is open is served until its last close or the stop-timeout -> session thread ends
-//        -> control socket -> volume (seals what it can, writes the clean marker) -> session ->
+//        -> metrics and control socket -> volume (seals what it can, writes the clean marker) -> session ->
 //        devices -> catalog and database -> state directory (its lock).
 //
 // Lock order, over all layers: inode table -> inode -> {devices, database}. The session's
@@ -15,7 +15,7 @@
 // is held from the second step to the last.
 //
 // Threads: the caller of run() waits for signals and the end of the session; the session has
-// its own; the volume has its sealer and reaper; the control socket one.
+// its own; the volume has its sealer and reaper; the control socket one, metrics three.
 #pragma once
 
 #include <atomic>
@@ -29,6 +29,7 @@
 #include "fs/control.h"
 #include "fs/fuse/session.h"
 #include "fs/local_devices.h"
+#include "fs/metrics_server.h"
 #include "fs/mount_place.h"
 #include "fs/state_dir.h"
 #include "fs/status.h"
@@ -69,6 +70,7 @@ class Mount {
   void remember_devices() noexcept;
   Result<void> mount_kernel(std::string& problem);
   Result<void> open_control(std::string& problem);
+  Result<void> open_metrics(std::string& problem);
   Result<void> wait_for_answer(AnswerProbe& probe, std::string& problem);
   Result<std::string> answer(const ControlRequest& request);
   [[nodiscard]] StatusReport report();
@@ -89,6 +91,7 @@ class Mount {
   std::unique_ptr<Volume> volume_;
   std::thread serving_;
   std::unique_ptr<ControlServer> control_;
+  std::unique_ptr<MetricsServer> metrics_;  // null: nobody asked for it
 
   UniqueFd trial_;          // of the first device, until the session has mounted
   UniqueFd signals_;        // signalfd

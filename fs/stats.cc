@@ -49,6 +49,8 @@ void Stats::record(Operation operation, std::int64_t began_ns, std::int64_t ende
   constexpr auto kRelaxed = std::memory_order_relaxed;
   Counters& counters = shards_[my_shard()].operations[static_cast<std::size_t>(operation)];
   counters.latency[bucket_of(ended_ns - began_ns)].fetch_add(1, kRelaxed);
+  counters.nanos.fetch_add(
+      static_cast<std::uint64_t>(std::max<std::int64_t>(ended_ns - began_ns, 0)), kRelaxed);
   if (failed) counters.errors.fetch_add(1, kRelaxed);
 
   const auto second = static_cast<std::uint64_t>(ended_ns / kNanosPerSecond) & 0xffffffffu;
@@ -87,9 +89,11 @@ std::vector<OperationStats> Stats::snapshot(std::int64_t now_ns) const {
     OperationStats one{.name = kNames[i]};
     std::array<std::uint64_t, kBuckets> latency{};
     std::uint64_t recent = 0;
+    std::uint64_t nanos = 0;
     for (std::size_t s = 0; s < kShards; ++s) {
       const Counters& counters = shards_[s].operations[i];
       one.errors += counters.errors.load(kRelaxed);
+      nanos += counters.nanos.load(kRelaxed);
       for (std::size_t b = 0; b < kBuckets; ++b) {
         const std::uint64_t n = counters.latency[b].load(kRelaxed);
         latency[b] += n;
@@ -103,6 +107,13 @@ std::vector<OperationStats> Stats::snapshot(std::int64_t now_ns) const {
     }
     if (one.count == 0) continue;
     one.per_second = static_cast<double>(recent) / kRateSeconds;
+    one.seconds = static_cast<double>(nanos) / kNanosPerSecond;
+    std::uint64_t below = 0;
+    for (std::size_t bucket = 0; bucket < kBuckets; ++bucket) {
+      below += latency[bucket];
+      // A bound is the end of every eighth bucket: two doublings.
+      if (bucket % 8 == 7) one.below[bucket / 8] = below;
+    }
     one.p50_us = percentile_us(latency, one.count, 0.50);
     one.p99_us = percentile_us(latency, one.count, 0.99);
     all.push_back(one);

@@ -55,6 +55,12 @@ inline constexpr std::size_t kOperations = static_cast<std::size_t>(Operation::k
 // "lookup", "copy_file_range", …
 [[nodiscard]] std::string_view operation_name(Operation operation) noexcept;
 
+// Latencies are shown as how many were below each of these bounds: 1 us, 4 us, … 17 s.
+inline constexpr std::size_t kLatencyBounds = 13;
+[[nodiscard]] constexpr double latency_bound_s(std::size_t bound) noexcept {
+  return static_cast<double>(std::uint64_t{1024} << 2 * bound) / 1e9;
+}
+
 struct OperationStats {
   std::string_view name;
   std::uint64_t count = 0;   // answered, errors included
@@ -62,6 +68,8 @@ struct OperationStats {
   double per_second = 0;     // over the last kRateSeconds whole seconds
   double p50_us = 0;         // of all answers since the mount, within 10 %
   double p99_us = 0;
+  double seconds = 0;  // all of them took together
+  std::array<std::uint64_t, kLatencyBounds> below{};
 };
 
 class Stats {
@@ -95,6 +103,7 @@ class Stats {
     std::array<std::atomic<std::uint64_t>, kBuckets> latency{};
     std::array<std::atomic<std::uint64_t>, kSeconds> seconds{};
     std::atomic<std::uint64_t> errors{0};
+    std::atomic<std::uint64_t> nanos{0};
   };
   struct alignas(64) Shard {
     std::array<Counters, kOperations> operations{};

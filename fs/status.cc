@@ -10,6 +10,7 @@
 
 #include "backend/base/random.h"
 #include "backend/base/units.h"
+#include "backend/device_writes.h"
 
 namespace kvcachefs {
 namespace {
@@ -47,7 +48,8 @@ json tier_json(const TierStatus& tier) {
           {"capacity", or_null(tier.capacity)},
           {"free", or_null(tier.free)},
           {"objects", or_null(tier.objects)},
-          {"budget", budget_json(tier.room)}};
+          {"budget", budget_json(tier.room)},
+          {"device_written", or_null(tier.device_written)}};
 }
 
 json counts_json(const VolumeCounts& counts) {
@@ -58,7 +60,6 @@ json counts_json(const VolumeCounts& counts) {
           {"poisoned", counts.poisoned},
           {"damaged", counts.damaged},
           {"lost", counts.lost},
-          {"evicted", counts.evicted},
           {"leases", counts.leases},
           {"leases_ended_early", counts.leases_ended_early},
           {"slowed", counts.slowed},
@@ -79,10 +80,31 @@ json counts_json(const VolumeCounts& counts) {
           {"invisible_calls", counts.invisible_calls}};
 }
 
-json hit_ratio(const VolumeCounts& counts) {
-  const std::uint64_t all = counts.lookup_hits + counts.lookup_misses;
-  if (all == 0) return nullptr;
-  return static_cast<double>(counts.lookup_hits) / static_cast<double>(all);
+json hit_ratio(std::uint64_t hits, std::uint64_t misses) {
+  if (hits + misses == 0) return nullptr;
+  return static_cast<double>(hits) / static_cast<double>(hits + misses);
+}
+
+json uses_json(const std::vector<Use>& uses) {
+  json out = json::array();
+  for (const Use& use : uses) {
+    out.push_back({{"runtime", use.runtime},
+                   {"model", use.model.empty() ? json() : json(use.model)},
+                   {"hits", use.hits},
+                   {"misses", use.misses},
+                   {"hit_ratio", hit_ratio(use.hits, use.misses)},
+                   {"loads", use.loads},
+                   {"loaded_bytes", use.loaded_bytes}});
+  }
+  return out;
+}
+
+json drops_json(const DropCounts& drops) {
+  json out = json::object();
+  for (std::size_t at = 0; at < drops.size(); ++at)
+    out[std::string(name_of(static_cast<DropReason>(at)))] = {{"files", drops[at].files},
+                                                              {"bytes", drops[at].bytes}};
+  return out;
 }
 
 // ---- text
@@ -242,10 +264,9 @@ void add_counts(std::string& out, const json& status) {
       "  files       {} open, {} waiting for their seal, {} sealed since the start\n",
       grouped(count_of(counts, "open_files")), grouped(count_of(counts, "unsealed")),
       grouped(count_of(counts, "sealed_total")));
-  if (const std::uint64_t evicted = count_of(counts, "evicted"); evicted > 0) {
-    out += fmt::format("  evicted     {} files; {} closes waited for room\n", grouped(evicted),
-                       grouped(count_of(counts, "slowed")));
-  }
+  if (const std::uint64_t slowed = count_of(counts, "slowed"); slowed > 0)
+    out += fmt::format("  slowed      {} closes of written files waited for room\n",
+                       grouped(slowed));
   if (const std::uint64_t early = count_of(counts, "leases_ended_early"); early > 0) {
     out += fmt::format("  leases      {} ended early: too much was looked up at once\n",
                        grouped(early));
@@ -298,6 +319,46 @@ void add_integrity(std::string& out, const json& status) {
   }
 }
 
+// The share of a model's blocks that lookups found.
+void add_models(std::string& out, const json& status) {
+  constexpr std::size_t kMostShown = 16;
+  std::string_view title = "models";
+  std::size_t shown = 0;
+  const json& models = object_of(status, "models");
+  for (const json& use : models) {
+    if (!use.is_object() || shown++ == kMostShown) break;
+    const std::string model = text_of(use, "model");
+    const auto ratio = use.find("hit_ratio");
+    out += fmt::format("  {:<11} {}{}: {}, {} loaded\n", title, text_of(use, "runtime"),
+                       model.empty() || model == "other" ? "" : " " + model,
+                       ratio != use.end() && ratio->is_number()
+                           ? fmt::format("{:.1f} % found", ratio->get<double>() * 100)
+                           : "not looked up",
+                       format_size(count_of(use, "loaded_bytes")));
+    title = "";
+  }
+  if (models.size() > kMostShown)
+    out += fmt::format("              {} more: see --json\n", models.size() - kMostShown);
+}
+
+void add_drops(std::string& out, const json& status) {
+  std::string reasons;
+  std::uint64_t files = 0;
+  std::uint64_t bytes = 0;
+  const json& dropped = object_of(status, "dropped");
+  for (const char* reason : {"room", "expired", "asked"}) {
+    const json& count = object_of(dropped, reason);
+    if (count_of(count, "files") == 0) continue;
+    files += count_of(count, "files");
+    bytes += count_of(count, "bytes");
+    reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ",
+                           grouped(count_of(count, "files")), reason);
+  }
+  if (files > 0)
+    out += fmt::format("  evicted     {} {}, {}: {}\n", grouped(files),
+                       files == 1 ? "file" : "files", format_size(bytes), reasons);
+}
+
 void add_operations(std::string& out, const json& status) {
   const json& operations = object_of(status, "operations");
   if (operations.empty() || !operations.is_object()) return;
@@ -328,6 +389,7 @@ TierStatus tier_status(Tier& tier, std::string size_limit_text) {
     out.capacity = space->f_blocks * space->f_frsize;
     out.free = space->f_bavail * space->f_frsize;
   }
+  out.device_written = written_below(info.path);
   return out;
 }
 
@@ -358,8 +420,10 @@ std::string status_json(const StatusReport& report) {
         {"seconds", report.recovery.seconds}}},
       {"tiers", tiers},
       {"counts", counts_json(report.counts)},
-      {"hit_ratio", hit_ratio(report.counts)},
+      {"hit_ratio", hit_ratio(report.counts.lookup_hits, report.counts.lookup_misses)},
       {"lookups", {{"hit", report.counts.lookup_hits}, {"miss", report.counts.lookup_misses}}},
+      {"models", uses_json(report.uses)},
+      {"dropped", drops_json(report.drops)},
       {"operations", operations}};
   // A path need not be UTF-8; JSON must be.
   return status.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -376,6 +440,8 @@ Result<std::string> status_text(std::string_view text) {
   add_counts(out, status);
   add_integrity(out, status);
   add_blocks(out, status);
+  add_models(out, status);
+  add_drops(out, status);
   add_operations(out, status);
   return out;
 }

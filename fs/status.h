@@ -27,6 +27,8 @@ struct TierStatus {
   std::optional<std::uint64_t> free;
   std::optional<std::uint64_t> objects;  // absent: they are being counted
   DeviceRoom room = {};
+  // Written to the block device below since it is there, by anybody; absent: it does not say.
+  std::optional<std::uint64_t> device_written = {};
 };
 
 struct StatusReport {
@@ -44,6 +46,8 @@ struct StatusReport {
   std::vector<TierStatus> tiers;
   VolumeCounts counts;
   std::vector<OperationStats> operations;
+  std::vector<Use> uses;
+  DropCounts drops;
 };
 
 // One tier, from what it says of itself and of the filesystem below.

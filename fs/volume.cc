@@ -8,6 +8,8 @@
 #include "backend/base/log.h"
 #include "fs/budget/evictor.h"
 #include "fs/data/files.h"
+#include "fs/explain/evict.h"
+#include "fs/explain/explain.h"
 #include "fs/known/block_keeper.h"
 #include "fs/life/object_walk.h"
 #include "fs/life/reaper.h"
@@ -311,6 +313,16 @@ Result<struct statvfs> Volume::statfs() {
   return sum;
 }
 
+Result<Explanation> Volume::explain(std::string_view path) {
+  return kvcachefs::explain(parts_->core, path);
+}
+Result<EvictPage> Volume::evict(std::string_view path) {
+  return evict_path(parts_->core, path);
+}
+Result<EvictPage> Volume::evict_in(InodeNumber directory, std::uint64_t after) {
+  return evict_directory(parts_->core, directory, after);
+}
+
 VolumeCounts Volume::counts() const {
   const Counters& counters = parts_->core.counters;
   const Leases::Counts leases = parts_->core.budget.leases().counts(monotonic_now());
@@ -322,7 +334,6 @@ VolumeCounts Volume::counts() const {
                       .poisoned = counters.poisoned.load(),
                       .damaged = counters.damaged.load(),
                       .lost = counters.lost.load(),
-                      .evicted = counters.evicted.load(),
                       .leases = leases.leases,
                       .leases_ended_early = leases.ended_early,
                       .slowed = parts_->core.budget.slowed(),
@@ -343,6 +354,8 @@ VolumeCounts Volume::counts() const {
                       .invisible_calls = parts_->core.knowledge.invisible_calls(),
                       .blocks_behind = parts_->core.knowledge.is_behind()};
 }
+std::vector<Use> Volume::uses() const { return parts_->core.knowledge.uses().uses(); }
+DropCounts Volume::drop_counts() const { return parts_->core.drops.counts(); }
 const RecoveryReport& Volume::recovery() const noexcept { return parts_->recovery; }
 const std::vector<std::unique_ptr<Tier>>& Volume::devices() const noexcept {
   return parts_->core.devices->tiers();

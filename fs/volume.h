@@ -28,11 +28,16 @@
 #include "backend/base/result.h"
 #include "backend/tier.h"
 #include "fs/budget/budget_options.h"
+#include "fs/known/use_table.h"
+#include "fs/life/drop_history.h"
 #include "fs/node/ports.h"
 #include "fs/verify_mode.h"
 #include "metadata/catalog.h"
 
 namespace kvcachefs {
+
+struct Explanation;  // fs/explain/explain.h
+struct EvictPage;    // fs/explain/evict.h
 
 namespace order {
 class Learner;
@@ -136,7 +141,6 @@ struct VolumeCounts {
   std::uint64_t poisoned = 0;
   std::uint64_t damaged = 0;
   std::uint64_t lost = 0;
-  std::uint64_t evicted = 0;
   std::uint64_t leases = 0;
   std::uint64_t leases_ended_early = 0;
   std::uint64_t slowed = 0;              // closes that waited for room
@@ -260,8 +264,21 @@ class Volume {
 
   Result<struct statvfs> statfs();
 
+  // ---- for who asks (fs/explain) ----
+  // Of a path relative to the root. Errors: EINVAL (a name of .kvcachefs), EIO, EBADMSG, ESTALE (it
+  // changed meanwhile: ask again).
+  Result<Explanation> explain(std::string_view path);
+  // Drops a file that may go; of a directory it says only that it is one. Errors: as above, ENOENT,
+  // EROFS.
+  Result<EvictPage> evict(std::string_view path);
+  // Drops the files in a directory that may go, those after `after`. Errors: as above.
+  Result<EvictPage> evict_in(InodeNumber directory, std::uint64_t after);
+
   // ---- for status ----
   [[nodiscard]] VolumeCounts counts() const;
+  // How much the blocks of each model were used since the start, and how much was dropped why.
+  [[nodiscard]] std::vector<Use> uses() const;
+  [[nodiscard]] DropCounts drop_counts() const;
   [[nodiscard]] const RecoveryReport& recovery() const noexcept;
   [[nodiscard]] const std::vector<std::unique_ptr<Tier>>& devices() const noexcept;
   // Of the device at that place in devices(); nullopt: they are being counted.

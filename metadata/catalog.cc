@@ -174,6 +174,7 @@ void Edit::remove_unread(InodeNumber directory) {
   batch_.remove(Table::kMeta, keys::unread(directory));
 }
 void Edit::put_told() { batch_.put(Table::kMeta, std::string(keys::kTold), {}); }
+void Edit::put_told_policy() { batch_.put(Table::kMeta, std::string(keys::kToldPolicy), {}); }
 
 void Edit::put_unsealed(InodeNumber number) {
   batch_.put(Table::kUnsealed, keys::number(number), {});
@@ -220,6 +221,7 @@ Result<void> Catalog::load(std::string* problem) {
     log_info("database event=upgraded format={}", kDatabaseFormat);
   }
   told_ = TRY(store_->get(Table::kMeta, keys::kTold)).has_value();
+  told_policy_ = TRY(store_->get(Table::kMeta, keys::kToldPolicy)).has_value();
   const std::optional<std::string> ids = TRY(store_->get(Table::kMeta, keys::kIds));
   wire::Reader in(ids ? std::string_view(*ids) : std::string_view());
   reserved_until_ = in.take<std::uint64_t>();
@@ -572,6 +574,8 @@ Result<void> Catalog::commit(Edit&& edit) {
   for (const WriteBatch::Operation& operation : edit.batch_.operations()) {
     if (operation.table == Table::kDentries) dentries.push_back(operation.key);
     if (operation.table == Table::kMeta && operation.key == keys::kTold) told_ = true;
+    if (operation.table == Table::kMeta && operation.key == keys::kToldPolicy)
+      told_policy_ = true;
     if (operation.is_delete) continue;
     if (operation.table == Table::kListings) {
       const auto listing = keys::to_listing(operation.key);

@@ -80,6 +80,8 @@ class Edit {
   void remove_unread(InodeNumber directory);
   // Some directory was told a layout.
   void put_told();
+  // Some directory was told a policy or a time to live.
+  void put_told_policy();
   void put_unsealed(InodeNumber number);
   void remove_unsealed(InodeNumber number);
 
@@ -167,6 +169,10 @@ class Catalog {
   Result<std::vector<InodeNumber>> list_unread(std::size_t limit);
   // Whether any directory ever was told a layout.
   [[nodiscard]] bool is_told() const noexcept { return told_.load(std::memory_order_relaxed); }
+  // Whether any ever was told a policy or a time to live.
+  [[nodiscard]] bool is_told_policy() const noexcept {
+    return told_policy_.load(std::memory_order_relaxed);
+  }
   // Whole-table walks for fsck. The callback returns false to end. A record that does not
   // decode is passed to `damaged` (key text) and skipped.
   using Damaged = std::function<void(const std::string& what)>;
@@ -229,6 +235,7 @@ class Catalog {
   DentryCache dentries_;
   ObjectCount object_count_;
   std::atomic<bool> told_{false};
+  std::atomic<bool> told_policy_{false};
   std::mutex devices_mutex_;
   std::mutex ids_mutex_;
   std::uint64_t next_id_ = 0;

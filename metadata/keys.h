@@ -17,6 +17,7 @@ inline constexpr std::string_view kIds = "ids";
 inline constexpr std::string_view kRun = "run";
 inline constexpr std::string_view kDevicePrefix = "device/";
 inline constexpr std::string_view kTold = "told";
+inline constexpr std::string_view kToldPolicy = "told_policy";
 inline constexpr std::string_view kUnreadPrefix = "unread/";
 
 inline constexpr char kOrphanInode = 'i';

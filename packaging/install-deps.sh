@@ -11,10 +11,10 @@
 set -euo pipefail
 
 run_packages=(fuse3 kmod util-linux ca-certificates
-  librocksdb7.8 libspdlog1.10 libfmt9 libisal2 liburing2 libnuma1)
+  librocksdb7.8 libspdlog1.10 libfmt9 libisal2 liburing2 libnuma1 libcpp-httplib0.11)
 build_packages=(build-essential cmake ninja-build ccache pkg-config meson patch dpkg-dev
   librocksdb-dev libspdlog-dev libfmt-dev libisal-dev liburing-dev libnuma-dev libfuse3-dev
-  libcli11-dev libtomlplusplus-dev nlohmann-json3-dev fuse3)
+  libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libcpp-httplib-dev fuse3)
 test_packages=(libgtest-dev clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
   python3 python3-venv python3-dev xfsprogs e2fsprogs strace rocksdb-tools fio attr acl sqlite3 libsqlite3-dev zlib1g-dev
   git rsync procps psmisc kmod util-linux mount man-db systemd bash logrotate plocate libibverbs1 librdmacm1 libnuma1)

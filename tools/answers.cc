@@ -48,6 +48,10 @@ std::string ago(double then) {
   return fmt::format("{} d", static_cast<std::uint64_t>(seconds / 86'400));
 }
 
+std::string counted(std::uint64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
+}
+
 std::string visible(std::string_view text) {
   std::string out;
   for (const char byte : text) {

@@ -20,6 +20,8 @@ namespace kvcachefs {
 
 // "-", "5 s", "3 min", "7 h", "12 d": how long ago a time (in seconds since 1970) was.
 [[nodiscard]] std::string ago(double then);
+// "1 file", "2 files".
+[[nodiscard]] std::string counted(std::uint64_t number, std::string_view noun);
 // Of names: what is no printable ASCII or UTF-8 as \xNN, so that a name stays on its line.
 [[nodiscard]] std::string visible(std::string_view text);
 // "3 of 8", "3", "-".

@@ -25,6 +25,9 @@ void add_status(CLI::App& app, int& exit_code);
 void add_find(CLI::App& app, int& exit_code);
 void add_ls(CLI::App& app, int& exit_code);
 void add_tree(CLI::App& app, int& exit_code);
+void add_explain(CLI::App& app, int& exit_code);
+void add_set(CLI::App& app, int& exit_code);  // and pin, unpin
+void add_evict(CLI::App& app, int& exit_code);
 void add_fsck(CLI::App& app, int& exit_code);
 
 // The one line that says why a command failed.

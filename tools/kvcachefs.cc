@@ -28,6 +28,9 @@ int main(int argc, char** argv) {
   kvcachefs::add_find(app, exit_code);
   kvcachefs::add_ls(app, exit_code);
   kvcachefs::add_tree(app, exit_code);
+  kvcachefs::add_explain(app, exit_code);
+  kvcachefs::add_set(app, exit_code);
+  kvcachefs::add_evict(app, exit_code);
   kvcachefs::add_fsck(app, exit_code);
   try {
     app.parse(argc, argv);

@@ -8,9 +8,9 @@
 
 #include "backend/base/file_lock.h"
 #include "backend/base/log.h"
-#include "fs/control.h"
 #include "fs/control_queries.h"
 #include "tools/commands.h"
+#include "tools/mount_path.h"
 
 namespace kvcachefs {
 
@@ -54,25 +54,16 @@ Result<std::unique_ptr<QuerySource>> QuerySource::open(const QueryPlace& place,
 }
 
 Result<nlohmann::json> QuerySource::ask(const ControlRequest& request, std::string& problem) {
-  Result<std::string> answer = fail(EIO, "no answer");
-  if (offline_ != nullptr) {
-    answer = answer_query(offline_->catalog(), *order_, request);
-    if (!answer) {
-      problem = fmt::format("{}: {}: {}: see kvcachefs fsck", request.command,
-                            answer.error().what, std::strerror(answer.error().code));
-      return answer.error();
-    }
-  } else {
-    answer = control_request(mount_.state, request);
-    if (!answer) {
-      problem = daemon_problem(mount_, answer.error());
-      return answer.error();
-    }
+  if (offline_ == nullptr) return ask_daemon(mount_, request, problem);
+  const auto answer = answer_query(offline_->catalog(), *order_, request);
+  if (!answer) {
+    problem = fmt::format("{}: {}: {}: see kvcachefs fsck", request.command,
+                          answer.error().what, std::strerror(answer.error().code));
+    return answer.error();
   }
   nlohmann::json parsed = nlohmann::json::parse(*answer, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_object() || parsed.contains("error")) {
-    problem = fmt::format("{}: {}: the daemon says: {}", request.command, mount_.entry.point,
-                          *answer);
+  if (!parsed.is_object()) {
+    problem = fmt::format("{}: no answer that reads", request.command);
     return fail(EBADMSG, "answer");
   }
   return parsed;

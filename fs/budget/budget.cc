@@ -48,7 +48,7 @@ std::optional<SealedCopy> Budget::sealed_copy(Inode& inode, const InodeRecord& r
                     .device = *inode.device,
                     .bytes = allocated_bytes(*backing),
                     .keep_flag = (record.flags & kInodeKeep) != 0,
-                    .keep_told = false};
+                    .kept = inode.kept};
 }
 
 void Budget::changed(Inode& inode, const InodeRecord& before) {
@@ -78,7 +78,7 @@ void Budget::changed(Inode& inode, const InodeRecord& before) {
   } else if (is_sealed) {
     if (const auto copy = sealed_copy(inode, after)) usage_.sealed(inode.number, *copy);
   } else if (lost_name && is_live(after) && inode.opens == 0) {
-    usage_.live_nameless(inode.number);
+    usage_.live_nameless(inode.number, after.object);
   }
 }
 
@@ -104,16 +104,6 @@ void Budget::writer_ended(InodeNumber inode) {
 bool Budget::has_writers() const {
   const std::lock_guard lock(mutex_);
   return !writing_.empty();
-}
-
-void Budget::reaping(InodeNumber inode, std::uint32_t device, ObjectId object) {
-  const Result<struct stat> backing = devices_.at(device).status(object);
-  usage_.reaped(inode, device, backing.ok() ? allocated_bytes(*backing) : 0);
-}
-
-void Budget::reaping_object(std::uint32_t device, ObjectId object) {
-  const Result<struct stat> backing = devices_.at(device).status(object);
-  if (backing.ok()) usage_.reaped_object(device, allocated_bytes(*backing));
 }
 
 // ---- uses

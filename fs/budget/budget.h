@@ -42,10 +42,6 @@ class Budget {
   // The first descriptor that may write was opened, and the last one closed.
   void writer_began(InodeNumber inode);
   void writer_ended(InodeNumber inode);
-  // The reaper is about to unlink (no lock): an inode's object, or one that a rewrite replaced.
-  void reaping(InodeNumber inode, std::uint32_t device, ObjectId object);
-  void reaping_object(std::uint32_t device, ObjectId object);
-
   // ---- uses ----
 
   // A positive answer to a lookup or stat: a lease, if it is a file that anybody may read by now.

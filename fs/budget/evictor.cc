@@ -6,6 +6,7 @@
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
 #include "fs/life/drop.h"
+#include "fs/life/states.h"
 
 namespace kvcachefs {
 namespace {
@@ -149,6 +150,7 @@ void Evictor::consider(const Candidate& candidate, std::vector<Need>& needs) {
 bool Evictor::take(const InodePtr& inode, std::vector<Need>& needs) {
   std::uint64_t bytes = 0;
   std::uint32_t device = 0;
+  note_policy(core_, *inode);
   {
     const std::lock_guard lock(inode->mutex);
     const InodeRecord& record = inode->record;
@@ -157,7 +159,7 @@ bool Evictor::take(const InodePtr& inode, std::vector<Need>& needs) {
     if (!inode->is_file() || !stored || record.nlink == 0 || inode->opens > 0 ||
         inode->evicting)
       return false;
-    if ((record.flags & kInodeKeep) != 0 || core_.budget.is_leased(inode->number)) return false;
+    if (inode->kept || core_.budget.is_leased(inode->number)) return false;
     const std::optional<SealedCopy> copy = core_.budget.sealed_copy(*inode, record);
     if (!copy || copy->device >= needs.size() || !needs[copy->device].any()) return false;
     // From here on nobody is told that it is there.

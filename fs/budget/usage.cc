@@ -14,25 +14,25 @@ void take(std::uint64_t& from, std::uint64_t bytes) noexcept { from -= std::min(
 
 }  // namespace
 
-void Usage::add_to(Sums& sums, const SealedCopy& copy, bool told) {
+void Usage::add_to(Sums& sums, const SealedCopy& copy) {
   if (copy.device >= sums.devices.size()) return;
-  const auto bytes = static_cast<std::int64_t>(copy.bytes);
   Sealed& sealed = sums.devices[copy.device];
-  if (told && !copy.keep_flag) sums.told.insert(copy.object);
-  (copy.keep_flag || told ? sealed.kept : sealed.evictable) += bytes;
+  if (copy.kept != copy.keep_flag) sums.against_flag.insert(copy.object);
+  (copy.kept ? sealed.kept : sealed.evictable) += static_cast<std::int64_t>(copy.bytes);
 }
 
+// Who takes it away need not know why it was kept: its names may have gone.
 void Usage::remove_from(Sums& sums, const SealedCopy& copy) {
   if (copy.device >= sums.devices.size()) return;
-  const auto bytes = static_cast<std::int64_t>(copy.bytes);
   Sealed& sealed = sums.devices[copy.device];
-  const bool told = sums.told.erase(copy.object) > 0;
-  (copy.keep_flag || told ? sealed.kept : sealed.evictable) -= bytes;
+  const bool against = sums.against_flag.erase(copy.object) > 0;
+  const bool kept = copy.keep_flag != against;
+  (kept ? sealed.kept : sealed.evictable) -= static_cast<std::int64_t>(copy.bytes);
 }
 
 void Usage::add(const SealedCopy& copy) {
-  if (complete_) add_to(sums_, copy, copy.keep_told);
-  if (is_in_walk(copy.object)) add_to(next_, copy, copy.keep_told);
+  if (complete_) add_to(sums_, copy);
+  if (is_in_walk(copy.object)) add_to(next_, copy);
 }
 
 void Usage::remove(const SealedCopy& copy) {
@@ -91,41 +91,51 @@ void Usage::keep_flag_changed(const SealedCopy& copy) {
   add(copy);
 }
 
+void Usage::set_leaving(ObjectId object, std::uint32_t device, std::uint64_t bytes) {
+  if (!knows(device)) return;
+  Live& leaving = leaving_[object];
+  take(devices_[leaving.device].leaving, leaving.bytes);
+  leaving = {.device = device, .bytes = bytes};
+  devices_[device].leaving += bytes;
+}
+
 void Usage::nameless(InodeNumber inode, const SealedCopy& copy, bool is_open) {
   const std::lock_guard lock(mutex_);
   remove(copy);
   if (is_open) {
     set_live(inode, copy.device, copy.bytes);
-  } else if (knows(copy.device)) {
-    devices_[copy.device].leaving += copy.bytes;
+  } else {
+    set_leaving(copy.object, copy.device, copy.bytes);
   }
 }
 
-void Usage::live_nameless(InodeNumber inode) {
+void Usage::live_nameless(InodeNumber inode, ObjectId object) {
   const std::lock_guard lock(mutex_);
   const auto at = live_.find(inode);
   if (at == live_.end()) return;
-  Device& device = devices_[at->second.device];
-  take(device.live, at->second.bytes);
-  device.leaving += at->second.bytes;
+  const Live live = at->second;
+  take(devices_[live.device].live, live.bytes);
   live_.erase(at);
+  set_leaving(object, live.device, live.bytes);
 }
 
-void Usage::reaped(InodeNumber inode, std::uint32_t device, std::uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  if (!knows(device)) return;
-  const auto at = live_.find(inode);
-  if (at == live_.end()) {
-    take(devices_[device].leaving, bytes);
-    return;
+void Usage::reaped(InodeNumber inode, ObjectId object) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto at = live_.find(inode); at != live_.end()) {
+      take(devices_[at->second.device].live, at->second.bytes);
+      live_.erase(at);
+    }
   }
-  take(devices_[at->second.device].live, at->second.bytes);
-  live_.erase(at);
+  reaped_object(object);
 }
 
-void Usage::reaped_object(std::uint32_t device, std::uint64_t bytes) {
+void Usage::reaped_object(ObjectId object) {
   const std::lock_guard lock(mutex_);
-  if (knows(device)) take(devices_[device].leaving, bytes);
+  const auto at = leaving_.find(object);
+  if (at == leaving_.end()) return;
+  take(devices_[at->second.device].leaving, at->second.bytes);
+  leaving_.erase(at);
 }
 
 void Usage::begin_walk(ObjectId first_new) {
@@ -141,7 +151,7 @@ void Usage::walked(const SealedCopy& copy) {
   const std::lock_guard lock(mutex_);
   if (!walking_ || copy.object >= first_new_ || copy.object <= passed_) return;
   passed_ = copy.object;
-  add_to(next_, copy, copy.keep_told);
+  add_to(next_, copy);
 }
 
 void Usage::passed(ObjectId last) {

@@ -10,7 +10,8 @@
 // a file is either before the walk's front, and its steps count, or the walk will meet it as it is.
 // A walk can be made again (a directory got another policy): its sums replace those before.
 //
-// Any thread; the lock is a leaf. Memory: some 60 bytes a live file, 30 one that a directory's policy keeps.
+// Any thread; the lock is a leaf. Memory: some 60 bytes a live file, 30 one that is
+// kept or not kept against what its flag says.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ struct SealedCopy {
   std::uint32_t device = 0;  // index into the catalog's device table
   std::uint64_t bytes = 0;   // allocated
   bool keep_flag = false;    // its record says kInodeKeep
-  bool keep_told = false;    // the policy of a directory says so
+  bool kept = false;         // so do its names, or a policy
 };
 
 struct UsageSums {
@@ -60,11 +61,10 @@ class Usage {
   // A sealed file lost its last name, or its place to a rewrite.
   void nameless(InodeNumber inode, const SealedCopy& copy, bool is_open);
   // A live one did, and nobody has it open.
-  void live_nameless(InodeNumber inode);
-  // Its backing file was unlinked. Of an inode's own object.
-  void reaped(InodeNumber inode, std::uint32_t device, std::uint64_t bytes);
-  // The same of an object that a rewrite replaced.
-  void reaped_object(std::uint32_t device, std::uint64_t bytes);
+  void live_nameless(InodeNumber inode, ObjectId object);
+  // A backing file was unlinked, the inode's own or one that a rewrite replaced (no lock is needed).
+  void reaped(InodeNumber inode, ObjectId object);
+  void reaped_object(ObjectId object);
 
   // ---- the walk; one at a time ----
 
@@ -80,7 +80,7 @@ class Usage {
   [[nodiscard]] std::uint64_t live_files() const;
 
  private:
-  struct Live {
+  struct Live {  // and what is leaving
     std::uint32_t device = 0;
     std::uint64_t bytes = 0;
   };
@@ -91,16 +91,17 @@ class Usage {
   // What a walk makes anew.
   struct Sums {
     std::vector<Sealed> devices;
-    std::unordered_set<ObjectId> told;  // kept by a directory's policy alone
+    std::unordered_set<ObjectId> against_flag;
   };
 
   void add(const SealedCopy& copy);
   void remove(const SealedCopy& copy);
-  static void add_to(Sums& sums, const SealedCopy& copy, bool told);
+  static void add_to(Sums& sums, const SealedCopy& copy);
   static void remove_from(Sums& sums, const SealedCopy& copy);
   [[nodiscard]] bool is_in_walk(ObjectId object) const noexcept {
     return walking_ && (object >= first_new_ || object <= passed_);
   }
+  void set_leaving(ObjectId object, std::uint32_t device, std::uint64_t bytes);
   void set_live(InodeNumber inode, std::uint32_t device, std::uint64_t bytes);
   [[nodiscard]] bool knows(std::uint32_t device) const noexcept {
     return device < devices_.size();
@@ -116,6 +117,7 @@ class Usage {
   // Under mutex_.
   std::vector<Device> devices_;
   std::unordered_map<InodeNumber, Live> live_;
+  std::unordered_map<ObjectId, Live> leaving_;
   Sums sums_;  // of the last walk that ended, and of the steps since
   Sums next_;  // of the walk under way
   bool complete_ = false;

@@ -137,7 +137,7 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
       inode->being_stored.store(true, std::memory_order_relaxed);
       core_.knowledge.store_began(block, caller.pid);
     } else if ((flags & O_ACCMODE) != O_WRONLY) {
-      core_.knowledge.loaded(block, caller.pid);
+      core_.knowledge.loaded(*inode, caller.pid);
     }
   }
   return opened;

@@ -11,7 +11,6 @@ namespace {
 // the index of prefix hashes leads to it.
 constexpr std::size_t kFirstLinks = 16;
 constexpr std::size_t kBatch = 256;
-constexpr std::int64_t kStampNanos = 10'000'000;
 
 bool is_number(std::uint64_t block, InodeNumber directory, std::string_view name) {
   return block_number(directory, name) == block;
@@ -52,9 +51,8 @@ Result<std::optional<ObjectInfo>> Describer::describe(InodeNumber directory,
   info.group = known->group;
   info.size = file->stamp.size;
   info.created = file->btime;
-  const std::uint64_t stamp = TRY(order_.last_use(info.block, record));
-  if (stamp > 0 && stamp < static_cast<std::uint64_t>(INT64_MAX / kStampNanos))
-    info.last_use = static_cast<UnixNanos>(stamp) * kStampNanos;
+  const UnixNanos used = time_of_stamp(TRY(order_.last_use(info.block, record)));
+  if (used > 0) info.last_use = used;
   return std::optional{std::move(info)};
 }
 

@@ -9,6 +9,7 @@
 #include "fs/known/block_number.h"
 #include "fs/known/find_blocks.h"
 #include "fs/known/known_name.h"
+#include "fs/known/order_source.h"
 
 namespace kvcachefs {
 namespace {
@@ -38,9 +39,10 @@ void store_snapshot(BlockRecord& record, const order::Snapshot& snapshot) {
   record.stamp = snapshot.stamp;
 }
 
-Knowledge::Knowledge(Catalog& catalog, InodeTable& table)
+Knowledge::Knowledge(Catalog& catalog, InodeTable& table, FilePolicy otherwise)
     : catalog_(catalog),
       table_(table),
+      otherwise_(otherwise),
       places_(catalog, table),
       began_wall_ns_(std::max<std::int64_t>(file_clock_now(), 1)),
       began_ns_(monotonic_now()) {}
@@ -61,7 +63,9 @@ NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
   path += name;
   const std::optional<Recognized> file = recognize(path, (*place)->told);
   if (!file || file->kind != NameKind::kBlock) return seen;
-  BlockName block{.temporary = file->temporary, .hash = std::string(file->prefix_hash)};
+  BlockName block{.temporary = file->temporary,
+                  .hash = std::string(file->prefix_hash),
+                  .series = uses_.series_of(file->runtime, file->model)};
   if (!file->temporary) {
     block.number = block_number(directory, name);
   } else if (!file->final_stem.empty()) {
@@ -223,6 +227,7 @@ void Knowledge::note(order::Note::What what, std::uint64_t block, pid_t thread) 
 
 void Knowledge::looked_up(const BlockName& block, pid_t thread, bool hit) {
   if (block.number == 0 || block.temporary) return;
+  uses_.looked_up(block.series, hit);
   note(hit ? order::Note::What::kHit : order::Note::What::kMiss, block.number, thread);
 }
 
@@ -246,8 +251,16 @@ void Knowledge::store_done(Inode& inode) {
     stored(inode.block.load(std::memory_order_relaxed));
 }
 
-void Knowledge::loaded(std::uint64_t block, pid_t thread) {
-  if (block != 0) note(order::Note::What::kLoaded, block, thread);
+void Knowledge::loaded(const Inode& inode, pid_t thread) {
+  const std::uint64_t block = inode.block.load(std::memory_order_relaxed);
+  if (block == 0) return;
+  uses_.loaded(inode.series.load(std::memory_order_relaxed), inode.record.stamp.size);
+  note(order::Note::What::kLoaded, block, thread);
+}
+
+UnixNanos Knowledge::last_use(std::uint64_t block) {
+  const auto key = learner().eviction_key(block);
+  return key ? time_of_stamp(key->stamp) : 0;
 }
 
 void Knowledge::removed(std::uint64_t block) {
@@ -307,6 +320,24 @@ Result<void> Knowledge::forget_parent(InodeNumber inode) {
   const std::uint64_t number = TRY(number_of(inode));
   if (!learner().forget_parent(number)) return fail(ENODATA, "no block is known before it");
   return {};
+}
+
+Result<Treatment> Knowledge::treatment(InodeNumber inode, const InodeRecord& record) {
+  constexpr std::size_t kNames = 64;
+  TreatmentOfNames names(otherwise_);
+  for (const auto& [directory, name] : TRY(catalog_.list_links(inode, kNames))) {
+    const auto place = TRY(places_.of(directory));
+    if (place != nullptr) names.add(*place, name);
+  }
+  Told own;
+  if ((record.flags & kInodeHasXattr) != 0) own = TRY(own_told(catalog_, inode));
+  return names.of(record, own);
+}
+
+Result<Told> Knowledge::told_above(InodeNumber directory) {
+  const auto place = TRY(places_.of(directory));
+  if (place == nullptr) return Told{};
+  return Told{.policy = place->policy, .ttl = place->ttl};
 }
 
 void Knowledge::linked(InodeNumber directory, std::string_view name, InodeNumber inode) {

@@ -21,9 +21,11 @@
 #include <vector>
 
 #include "fs/known/crawlers.h"
+#include "fs/known/file_policy.h"
 #include "fs/known/order_feed.h"
 #include "fs/known/place.h"
 #include "fs/known/processes.h"
+#include "fs/known/use_table.h"
 #include "fs/order/learner.h"
 
 namespace kvcachefs {
@@ -34,6 +36,7 @@ struct BlockName {
   std::uint64_t number = 0;
   bool temporary = false;
   std::string hash;  // as the name shows it; empty: none
+  UseTable::Series series = UseTable::kOther;
 };
 
 // What a name was taken for, and when: places change.
@@ -57,7 +60,8 @@ class Knowledge {
     Knowledge& knowledge_;
   };
 
-  Knowledge(Catalog& catalog, InodeTable& table);
+  // `otherwise`: of files of which nobody says anything.
+  Knowledge(Catalog& catalog, InodeTable& table, FilePolicy otherwise = FilePolicy::kCache);
 
   // Without a block: no block's name. A failing database makes names unknown, and is logged by itself.
   // Not under an inode's lock.
@@ -98,7 +102,8 @@ class Knowledge {
   void named(Inode& inode, std::uint64_t block, pid_t thread);
   // stored(), if the inode was made under its final name and this is its first publication.
   void store_done(Inode& inode);
-  void loaded(std::uint64_t block, pid_t thread);
+  // Opened for reading; the caller holds the inode's lock.
+  void loaded(const Inode& inode, pid_t thread);
   void removed(std::uint64_t block);
   // A directory is being read: what this process looks up next it does not want.
   void listed(pid_t thread);
@@ -116,6 +121,19 @@ class Knowledge {
   // An inode got this name by a link. In session/<id>/<n> it follows entry n-1, and is followed by n+1,
   // where these are there; elsewhere the name says nothing.
   void linked(InodeNumber directory, std::string_view name, InodeNumber inode);
+
+  // ---- what may be done with a file (fs/known/file_policy.h) ----
+
+  // Of its first 64 names. `record`: the inode's. Not under an inode's lock; microseconds. Errors: EIO,
+  // EBADMSG, ESTALE (its names changed meanwhile: ask later).
+  Result<Treatment> treatment(InodeNumber inode, const InodeRecord& record);
+  // What holds in a directory by it or those above, where they were told. Errors: as above.
+  Result<Told> told_above(InodeNumber directory);
+
+  // When a block was used last, to 10 ms; 0: it is not stored.
+  UnixNanos last_use(std::uint64_t block);
+  // By model, since the start.
+  [[nodiscard]] const UseTable& uses() const noexcept { return uses_; }
 
   // Clock of the learner: goes on over restarts.
   [[nodiscard]] std::int64_t now() const noexcept;
@@ -172,7 +190,9 @@ class Knowledge {
 
   Catalog& catalog_;
   InodeTable& table_;
+  const FilePolicy otherwise_;
   Places places_;
+  UseTable uses_;
   Processes processes_;
   Crawlers crawlers_;
   order::Learner learner_;

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "fs/known/file_policy.h"
 #include "fs/known/place.h"
 
 namespace kvcachefs {
@@ -14,7 +15,7 @@ namespace {
 // Of a file with more names, a block's may be passed over: the links of many sessions.
 constexpr std::size_t kMostLooked = 64;
 
-constexpr std::array<std::string_view, 4> kReadOnly = {"runtime", "model", "prefix", "policy"};
+constexpr std::array<std::string_view, 3> kReadOnly = {"runtime", "model", "prefix"};
 
 }  // namespace
 
@@ -42,7 +43,6 @@ Result<std::string> known_xattr(Catalog& catalog, InodeNumber inode, std::string
   std::string_view value = name_of(known.file->runtime);
   if (name == "model") value = known.file->model;
   if (name == "prefix") value = known.file->prefix_hash;
-  if (name == "policy") value = name_of(known.file->policy);
   if (value.empty()) return fail(ENODATA, "xattr");
   return std::string(value);
 }
@@ -52,6 +52,13 @@ Result<void> check_own_xattr(const InodeRecord& inode, std::string_view name,
   if (name == kToldXattr) {
     if (!S_ISDIR(inode.mode)) return fail(ENOTDIR, "a layout is told to a directory");
     if (!parse_runtime(value)) return fail(EINVAL, "no such layout");
+    return {};
+  }
+  if (name == kPolicyXattr || name == kTtlXattr) {
+    if (!S_ISDIR(inode.mode) && !S_ISREG(inode.mode))
+      return fail(EPERM, "no directory or regular file");
+    if (name == kPolicyXattr && !parse_policy(value)) return fail(EINVAL, "no such policy");
+    if (name == kTtlXattr) (void)TRY(parse_ttl(value));
     return {};
   }
   name.remove_prefix(kOwnXattrs.size());

@@ -31,13 +31,13 @@ inline constexpr std::string_view kOwnXattrs = "user.kvcachefs.";
 // The prefix hash of the block before it; Knowledge answers it, and may be told.
 inline constexpr std::string_view kParentXattr = "user.kvcachefs.parent";
 
-// The value of one of the read-only xattrs: runtime, model, prefix, policy. Errors: ENODATA (the name does
+// The value of one of the read-only xattrs: runtime, model, prefix. Errors: ENODATA (the name does
 // not tell, or there is no such xattr), EIO, EBADMSG.
 Result<std::string> known_xattr(Catalog& catalog, InodeNumber inode, std::string_view name);
 
-// Whether an xattr of ours may be stored: only kToldXattr, on a directory, to the name of a layout.
-// Errors: EPERM (read-only), EINVAL (no such layout), ENOTDIR, EOPNOTSUPP (this version knows none
-// of that name).
+// Whether an xattr of ours may be stored: kToldXattr, on a directory, to the name of a layout; kPolicyXattr
+// and kTtlXattr on a directory or a regular file. Errors: EPERM (read-only, or on something else), EINVAL
+// (no such layout or policy, no time to live), ENOTDIR, EOPNOTSUPP (this version knows none of that name).
 Result<void> check_own_xattr(const InodeRecord& inode, std::string_view name,
                              std::string_view value);
 

@@ -5,6 +5,8 @@
 namespace kvcachefs {
 namespace {
 
+constexpr std::int64_t kStampNanos = 10'000'000;
+
 Result<std::uint64_t> recorded_use(Catalog& catalog, std::uint64_t block,
                                    const BlockRecord* recorded) {
   if (recorded != nullptr) return recorded->stamp;
@@ -13,6 +15,12 @@ Result<std::uint64_t> recorded_use(Catalog& catalog, std::uint64_t block,
 }
 
 }  // namespace
+
+UnixNanos time_of_stamp(std::uint64_t stamp) noexcept {
+  // Also of a row that somebody has damaged.
+  if (stamp >= static_cast<std::uint64_t>(INT64_MAX / kStampNanos)) return 0;
+  return static_cast<UnixNanos>(stamp) * kStampNanos;
+}
 
 Result<std::uint64_t> LearnerOrder::last_use(std::uint64_t block, const BlockRecord* recorded) {
   if (const auto key = learner_.eviction_key(block)) return key->stamp;

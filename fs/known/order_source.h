@@ -12,6 +12,9 @@
 
 namespace kvcachefs {
 
+// Of a stamp of the learner; 0: none.
+[[nodiscard]] UnixNanos time_of_stamp(std::uint64_t stamp) noexcept;
+
 class OrderSource {
  public:
   virtual ~OrderSource() = default;

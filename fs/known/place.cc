@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "fs/known/file_policy.h"
+
 namespace kvcachefs {
 namespace {
 
@@ -13,6 +15,8 @@ struct Step {
   InodeNumber parent = 0;  // 0: the root, or a directory without a name
   std::string name;
   std::optional<Runtime> told;
+  std::optional<FilePolicy> policy;
+  std::optional<std::chrono::seconds> ttl;
 };
 
 Result<Step> step_up(Catalog& catalog, InodeNumber directory) {
@@ -20,6 +24,11 @@ Result<Step> step_up(Catalog& catalog, InodeNumber directory) {
   if (catalog.is_told()) {
     const std::optional<std::string> value = TRY(catalog.find_xattr(directory, kToldXattr));
     if (value) step.told = parse_runtime(*value);
+  }
+  if (catalog.is_told_policy()) {
+    const Told told = TRY(own_told(catalog, directory));
+    step.policy = told.policy;
+    step.ttl = told.ttl;
   }
   if (directory == kRootInode) return step;
   auto links = TRY(catalog.list_links(directory, 1));
@@ -36,6 +45,8 @@ std::shared_ptr<const Place> below(const std::shared_ptr<const Place>& above, co
   auto place = std::make_shared<Place>();
   place->path = path_in(*above, step.name);
   place->told = step.told ? step.told : above->told;
+  place->policy = step.policy ? step.policy : above->policy;
+  place->ttl = step.ttl ? step.ttl : above->ttl;
   place->age = age;
   return place;
 }
@@ -43,6 +54,8 @@ std::shared_ptr<const Place> below(const std::shared_ptr<const Place>& above, co
 std::shared_ptr<const Place> root_place(const Step& step, std::uint64_t age) {
   auto place = std::make_shared<Place>();
   place->told = step.told;
+  place->policy = step.policy;
+  place->ttl = step.ttl;
   place->age = age;
   return place;
 }
@@ -56,6 +69,15 @@ std::string path_in(const Place& place, std::string_view name) {
   if (!path.empty()) path += '/';
   path += name;
   return path;
+}
+
+Result<std::string> first_path(Catalog& catalog, InodeNumber inode) {
+  if (inode == kRootInode) return std::string();
+  const auto links = TRY(catalog.list_links(inode, 1));
+  if (links.empty()) return fail(ENOENT, "no name");
+  const auto place = TRY(find_place(catalog, links.front().first));
+  if (place == nullptr) return fail(ENOENT, "no path");
+  return path_in(*place, links.front().second);
 }
 
 std::optional<Recognized> finished_block(std::string_view path, std::optional<Runtime> told) {

@@ -1,12 +1,13 @@
-// Where a directory hangs, and what it was told to hold: what has to be known beside a name to
-// recognise it.
+// Where a directory hangs, and what it was told: what has to be known beside a name to recognise it,
+// and to know what may be done with the file.
 //
 // Kept in the inodes of directories, that of the root here: the kernel never looks the root up, so its
-// inode leaves memory with each call. A rename of a directory, or another layout told, makes all of
-// them out of date at once: that is rare, and a number to compare is all that it costs the rest.
+// inode leaves memory with each call. A rename of a directory, or another layout or policy told, makes all
+// of them out of date at once: that is rare, and a number to compare is all that it costs the rest.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -21,8 +22,11 @@ namespace kvcachefs {
 
 struct Place {
   std::string path;  // relative to the root, without a slash before or behind it
-  // By the nearest directory that was told, from this one up.
+  // Each by the nearest directory that was told, from this one up (fs/known/file_policy.h for the last
+  // two).
   std::optional<Runtime> told;
+  std::optional<FilePolicy> policy;
+  std::optional<std::chrono::seconds> ttl;
   std::uint64_t age = 0;  // of Places; it holds as long as that has not changed. 0: not kept
 };
 
@@ -34,7 +38,7 @@ class Places {
   // Null: too deep (4096 bytes of path), or the directory has no name left. Errors: EIO, EBADMSG,
   // ESTALE.
   Result<std::shared_ptr<const Place>> of(InodeNumber directory);
-  // After the commit of what changed paths or told layouts.
+  // After the commit of what changed paths, or what directories are told.
   void changed() noexcept { age_.store(new_age()); }
   // Of one process no two Places ever have the same.
   [[nodiscard]] std::uint64_t age() const noexcept { return age_.load(); }
@@ -57,6 +61,9 @@ Result<std::shared_ptr<const Place>> find_place(Catalog& catalog, InodeNumber di
 
 // A name in a place, as a path relative to the root.
 [[nodiscard]] std::string path_in(const Place& place, std::string_view name);
+// Of an inode's first name, for messages; empty for the root. Errors: ENOENT (no name, or deeper than a
+// path is long), EIO, EBADMSG.
+Result<std::string> first_path(Catalog& catalog, InodeNumber inode);
 
 // What the path is recognised as, if that is a block under its final name. The views are of `path`.
 [[nodiscard]] std::optional<Recognized> finished_block(std::string_view path,

@@ -36,11 +36,12 @@ enum class Runtime : std::uint8_t {
 };
 inline constexpr std::size_t kRuntimeCount = 17;
 
-// What may be done with a file when nobody has said otherwise.
+// What may be done with a file; the stricter, the greater.
 enum class FilePolicy : std::uint8_t {
   kCache,    // may be evicted: whoever misses it computes it again
-  kKeep,     // may move to a slower tier, is never lost: the runtime trusts an index of its own
   kProcess,  // as kKeep while the process that wrote it lives; nobody can use it afterwards
+  kKeep,     // may move to a slower tier, is never lost: the runtime trusts an index of its own
+  kPin,      // stays where it is; of no layout, only told (fs/known/file_policy.h)
 };
 
 enum class NameKind : std::uint8_t {
@@ -55,7 +56,7 @@ enum class NameKind : std::uint8_t {
 struct Recognized {
   Runtime runtime = Runtime::kNone;
   NameKind kind = NameKind::kBlock;
-  FilePolicy policy = FilePolicy::kCache;
+  FilePolicy policy = FilePolicy::kCache;  // unless somebody has said otherwise
   // It will be renamed, or removed; nobody reads it by this name.
   bool temporary = false;
   // Under its final name the runtime does not change the bytes again. One that writes to the final
@@ -108,8 +109,9 @@ inline constexpr std::string_view kToldXattr = "user.kvcachefs.layout";
 
 // "none", "vllm", "llmd", "lmcache_disk", …: as the enumerators are spelled.
 std::string_view name_of(Runtime runtime) noexcept;
-// "cache", "keep", "process".
+// "cache", "process", "keep", "pin".
 std::string_view name_of(FilePolicy policy) noexcept;
 std::optional<Runtime> parse_runtime(std::string_view name) noexcept;
+std::optional<FilePolicy> parse_policy(std::string_view name) noexcept;
 
 }  // namespace kvcachefs

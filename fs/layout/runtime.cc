@@ -17,6 +17,8 @@ constexpr std::array<std::string_view, kRuntimeCount> kNames = {
     "aibrix",        "llama_cpp",
     "native"};
 static_assert(kNames[static_cast<std::size_t>(Runtime::kNative)] == "native");
+constexpr std::array<std::string_view, 4> kPolicyNames = {"cache", "process", "keep", "pin"};
+static_assert(kPolicyNames[static_cast<std::size_t>(FilePolicy::kPin)] == "pin");
 
 }  // namespace
 
@@ -25,15 +27,13 @@ std::string_view name_of(Runtime runtime) noexcept {
 }
 
 std::string_view name_of(FilePolicy policy) noexcept {
-  switch (policy) {
-    case FilePolicy::kKeep:
-      return "keep";
-    case FilePolicy::kProcess:
-      return "process";
-    case FilePolicy::kCache:
-      break;
-  }
-  return "cache";
+  return kPolicyNames[static_cast<std::size_t>(policy)];
+}
+
+std::optional<FilePolicy> parse_policy(std::string_view name) noexcept {
+  for (std::size_t at = 0; at < kPolicyNames.size(); ++at)
+    if (kPolicyNames[at] == name) return static_cast<FilePolicy>(at);
+  return std::nullopt;
 }
 
 std::optional<Runtime> parse_runtime(std::string_view name) noexcept {

@@ -7,6 +7,24 @@
 namespace kvcachefs {
 namespace {
 
+// What will be told of a name when it is gone. Without the locks, which its path needs none of.
+struct Obituary {
+  std::string path;  // empty: nothing is told
+  Dropped what;
+};
+Obituary prepare_obituary(Core& core, const Inode& inode, InodeNumber directory,
+                          std::string_view name, const NameLook& seen, DropReason reason) {
+  Obituary out;
+  const auto place = core.knowledge.places().of(directory);
+  if (!place.ok() || *place == nullptr) return out;
+  out.path = path_in(**place, name);
+  out.what.reason = reason;
+  out.what.inode = inode.number;
+  if (seen.block && !seen.block->temporary)
+    out.what.last_use = core.knowledge.last_use(seen.block->number);
+  return out;
+}
+
 // One name at a time, each in a commit of its own: a file with a million links must not become
 // one huge batch. The inode goes with its last name.
 // True: look for another one. `last`: it was the last, and went.
@@ -15,9 +33,12 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
       TRY(core.catalog.list_links(inode->number, 1));
   InodePtr parent;
   NameLook seen;
+  Obituary obituary;
   if (!links.empty()) {
-    parent = TRY(core.table.get(links.front().first));
-    seen = core.knowledge.look(links.front().first, links.front().second);
+    const auto& [directory, name] = links.front();
+    parent = TRY(core.table.get(directory));
+    seen = core.knowledge.look(directory, name);
+    obituary = prepare_obituary(core, *inode, directory, name, seen, reason);
   }
   const LockedInodes locked({inode.get(), parent.get()});
   if (inode->record.nlink == 0) return false;
@@ -42,6 +63,11 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
   if (next.nlink == 0) edit.put_orphan_inode(inode->number);
   TRY(commit_record(core, *inode, std::move(next), std::move(edit)));
   core.knowledge.removed(block);
+  if (!obituary.path.empty()) {
+    obituary.what.size = inode->record.stamp.size;
+    obituary.what.when = file_clock_now();
+    core.drops.add_name(obituary.path, obituary.what);
+  }
   if (parent != nullptr && core.notifications != nullptr) {
     core.notifications->invalidate_entry(links.front().first, links.front().second);
   }
@@ -90,6 +116,11 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
   bool last = false;
   while (TRY(drop_one_name(core, inode, reason, last))) {
   }
+  // Two that evict the same file both come here.
+  if (last || !is_eviction(reason)) {
+    const std::lock_guard lock(inode->mutex);
+    core.drops.count(reason, inode->record.stamp.size);
+  }
   switch (reason) {
     case DropReason::kPoisoned:
       core.counters.poisoned.fetch_add(1, std::memory_order_relaxed);
@@ -123,7 +154,6 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
     case DropReason::kRoom:
     case DropReason::kExpired:
     case DropReason::kAsked:
-      if (last) core.counters.evicted.fetch_add(1, std::memory_order_relaxed);
       break;
   }
   return {};

@@ -1,7 +1,10 @@
 // Why a file's names were taken away without the user's asking for it by a call.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace kvcachefs {
 
@@ -16,6 +19,15 @@ enum class DropReason : std::uint8_t {
   kExpired,  // older than its directory's ttl, or a temporary that nobody goes on with
   kAsked,    // `kvcachefs evict`
 };
+
+inline constexpr std::size_t kDropReasons = 7;
+
+// "incomplete", "poisoned", "lost", "damaged", "room", "expired", "asked".
+[[nodiscard]] constexpr std::string_view name_of(DropReason reason) noexcept {
+  constexpr std::array<std::string_view, kDropReasons> kNames = {
+      "incomplete", "poisoned", "lost", "damaged", "room", "expired", "asked"};
+  return kNames[static_cast<std::size_t>(reason)];
+}
 
 [[nodiscard]] constexpr bool is_eviction(DropReason reason) noexcept {
   return reason >= DropReason::kRoom;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/base/log.h"
+#include "fs/life/states.h"
 
 namespace kvcachefs {
 namespace {
@@ -50,6 +51,7 @@ void ObjectWalk::look_at(const ObjectPlace& place) {
   const Result<InodePtr> found = core_.table.get(place.inode);
   if (!found.ok()) return;
   const InodePtr& inode = *found;
+  note_policy(core_, *inode);
   DataStamp stamp;
   {
     const std::lock_guard lock(inode->mutex);

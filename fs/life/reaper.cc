@@ -130,13 +130,10 @@ Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers) {
   TRY(core_.knowledge.remove_rows_left(files));
   if (!doomed.empty()) TRY(core_.catalog.sync());
   for (const Doomed& copy : doomed) {
-    if (copy.inode != 0) {
-      core_.budget.reaping(copy.inode, copy.device, copy.object);
-    } else {
-      core_.budget.reaping_object(copy.device, copy.object);
-    }
     const Result<void> removed = core_.devices->at(copy.device).remove(copy.object);
-    if (!removed.ok()) {
+    if (removed.ok()) {
+      core_.budget.usage().reaped(copy.inode, copy.object);
+    } else {
       edit.put_orphan_object(copy.object, copy.device);  // again at the next start
       log_warn("unlink of a backing file failed object={} errno={}", copy.object,
                removed.error().code);
@@ -158,9 +155,9 @@ Result<bool> Reaper::reap_objects() {
       edit.remove_orphan_object(orphan.id);
       continue;
     }
-    core_.budget.reaping_object(orphan.device, orphan.id);
     const Result<void> removed = core_.devices->at(orphan.device).remove(orphan.id);
     if (removed.ok()) {
+      core_.budget.usage().reaped_object(orphan.id);
       edit.remove_orphan_object(orphan.id);
     } else {
       log_warn("unlink of a backing file failed object={} errno={}", orphan.id,

@@ -234,6 +234,7 @@ void Sealer::pass() {
         first_left = std::min(first_left, file.inode->number);
         continue;
       }
+      note_policy(core_, *file.inode);
       const Result<Sealed> outcome = seal_one(core_, file);
       if (outcome.ok() && *outcome == Sealed::kYes) {
         ++sealed;

@@ -22,6 +22,18 @@ void count_unsealed(Core& core, DataState before, DataState after) noexcept {
     core.counters.unsealed.fetch_sub(1, std::memory_order_relaxed);
 }
 
+void note_policy(Core& core, Inode& inode) {
+  InodeRecord record;
+  {
+    const std::lock_guard lock(inode.mutex);
+    record = inode.record;
+  }
+  const Result<Treatment> treatment = core.knowledge.treatment(inode.number, record);
+  if (!treatment.ok()) return;  // its names change: what was known holds
+  const std::lock_guard lock(inode.mutex);
+  inode.kept = treatment->policy >= FilePolicy::kKeep;
+}
+
 void store_record(Core& core, Inode& inode, InodeRecord&& next) {
   const InodeRecord before = std::exchange(inode.record, std::move(next));
   count_unsealed(core, before.state, inode.record.state);

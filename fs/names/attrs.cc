@@ -34,6 +34,11 @@ bool is_named(std::string_view name) {
   return is_acl(name) || name.find('.') + 1 < name.size();
 }
 
+// Whether what a directory is told holds below it.
+bool is_told_below(const Inode& inode, std::string_view name) {
+  return inode.type == S_IFDIR && (name == kPolicyXattr || name == kTtlXattr);
+}
+
 // A time of utimensat(2) for the backing file.
 timespec time_argument(const std::optional<UnixNanos>& time) {
   if (!time) return timespec{.tv_sec = 0, .tv_nsec = UTIME_OMIT};
@@ -228,7 +233,12 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
   const std::lock_guard lock(inode->mutex);
   if (is_acl(name)) return set_acl(*inode, name, value, caller);
   if (name.starts_with(kOwnXattrs)) TRY(check_own_xattr(inode->record, name, value));
-  return store_xattr(*inode, name, value, flags, Edit{});
+  Edit edit;
+  const bool tells_below = is_told_below(*inode, name);
+  if (tells_below) edit.put_told_policy();
+  TRY(store_xattr(*inode, name, value, flags, std::move(edit)));
+  if (tells_below) core_.knowledge.places().changed();
+  return {};
 }
 
 // The caller holds the inode's lock.
@@ -270,15 +280,35 @@ Result<std::string> Attributes::get_xattr(InodeNumber number, std::string_view n
   if (!is_supported(name)) return fail(EOPNOTSUPP, "xattr namespace");
   const InodePtr inode = TRY(core_.table.get(number));
   if (name == kParentXattr) return core_.knowledge.parent_hash(number);
-  if (name.starts_with(kOwnXattrs) && name != kToldXattr)
+  const bool is_policy = name == kPolicyXattr || name == kTtlXattr;
+  if (name.starts_with(kOwnXattrs) && name != kToldXattr && !is_policy)
     return known_xattr(core_.catalog, number, name);
+  InodeRecord record;
   {
     const std::lock_guard lock(inode->mutex);
-    if ((inode->record.flags & kInodeHasXattr) == 0) return fail(ENODATA, "xattr");
+    record = inode->record;
   }
-  std::optional<std::string> value = TRY(core_.catalog.find_xattr(number, name));
-  if (!value) return fail(ENODATA, "xattr");
-  return *std::move(value);
+  if ((record.flags & kInodeHasXattr) != 0) {
+    std::optional<std::string> value = TRY(core_.catalog.find_xattr(number, name));
+    if (value) return *std::move(value);
+  }
+  if (is_policy) return policy_in_force(number, record, name);
+  return fail(ENODATA, "xattr");
+}
+
+// What holds where the inode was told nothing itself.
+Result<std::string> Attributes::policy_in_force(InodeNumber number, const InodeRecord& record,
+                                                std::string_view name) {
+  Told in_force;
+  if (S_ISREG(record.mode)) {
+    const Treatment treatment = TRY(core_.knowledge.treatment(number, record));
+    in_force = {.policy = treatment.policy, .ttl = treatment.ttl};
+  } else if (S_ISDIR(record.mode)) {
+    in_force = TRY(core_.knowledge.told_above(number));
+  }
+  if (name == kPolicyXattr && in_force.policy) return std::string(name_of(*in_force.policy));
+  if (name == kTtlXattr && in_force.ttl) return std::to_string(in_force.ttl->count()) + "s";
+  return fail(ENODATA, "xattr");
 }
 
 Result<std::string> Attributes::list_xattrs(InodeNumber number, const Caller& caller) {
@@ -319,7 +349,9 @@ Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name)
     next.flags &= ~static_cast<std::uint32_t>(kInodeHasXattr | kInodeHasAcl);
   next.ctime = file_clock_now();
   if (name == kToldXattr) Knowledge::put_unread(edit, number);
-  return commit_record(core_, *inode, std::move(next), std::move(edit));
+  TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
+  if (is_told_below(*inode, name)) core_.knowledge.places().changed();
+  return {};
 }
 
 }  // namespace kvcachefs

@@ -33,6 +33,8 @@ class Attributes {
                            int flags, Edit&& edit);
   Result<void> set_parent(InodeNumber number, std::string_view hash, int flags);
   Result<void> set_told(Inode& inode, std::string_view value, int flags);
+  Result<std::string> policy_in_force(InodeNumber number, const InodeRecord& record,
+                                      std::string_view name);
 
   Core& core_;
 };

@@ -153,6 +153,7 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
   if (wanted && !block && entry.ok()) core_.budget.used(dentry->inode);
   if (block && (*inode)->is_file()) {
     if (!block->temporary) (*inode)->block.store(block->number, std::memory_order_relaxed);
+    (*inode)->series.store(block->series, std::memory_order_relaxed);
     if (entry.ok()) entry->entry_timeout_s = kBlockTimeout;
     core_.knowledge.looked_up(*block, caller.pid, entry.ok());
   }
@@ -269,6 +270,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   }
   if (made.block) {
     made.inode->block.store(made.block->number, std::memory_order_relaxed);
+    made.inode->series.store(made.block->series, std::memory_order_relaxed);
     made.inode->being_stored.store(!made.block->temporary, std::memory_order_relaxed);
   }
   made.inode->creator = caller.pid;

@@ -14,6 +14,7 @@
 
 #include "fs/budget/budget.h"
 #include "fs/known/knowledge.h"
+#include "fs/life/drop_history.h"
 #include "fs/node/devices.h"
 #include "fs/node/inode.h"
 #include "fs/node/inode_table.h"
@@ -32,7 +33,6 @@ struct Counters {
   std::atomic<std::uint64_t> lost{0};
   std::atomic<std::uint64_t> unreadable{0};
   std::atomic<std::uint64_t> changed_on_purpose{0};
-  std::atomic<std::uint64_t> evicted{0};
   std::atomic<std::uint64_t> lookup_hits{0};
   std::atomic<std::uint64_t> lookup_misses{0};
   std::atomic<std::uint64_t> duplicates{0};
@@ -49,7 +49,8 @@ struct Core {
         backing_ids(ids),
         notifications(its_notifications),
         table(its_catalog, [this](const Inode& inode) { unreferenced(inode); }),
-        knowledge(its_catalog, table),
+        knowledge(its_catalog, table,
+                  its_options.keep_by_default ? FilePolicy::kKeep : FilePolicy::kCache),
         budget(*devices, knowledge, its_options.budget) {}
 
   [[nodiscard]] bool passthrough() const noexcept {
@@ -68,6 +69,7 @@ struct Core {
   BackingIds* const backing_ids;             // null: never passthrough
   KernelNotifications* const notifications;  // null: nobody to tell
   Counters counters;
+  DropHistory drops;
   // Set once before the mount answers, to the background threads' wake-up calls. They queue and
   // return.
   std::function<void(InodeNumber)> on_nameless;

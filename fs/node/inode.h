@@ -63,6 +63,8 @@ struct Inode {
   std::shared_ptr<const Place> place;
   // The block of KV cache that it was last looked up or made as (fs/known/block_number.h), 0: none.
   std::atomic<std::uint64_t> block{0};
+  // The runtime and model of that (fs/known/use_table.h).
+  std::atomic<std::uint32_t> series{0};
   // It was made under its final name: what stores it is not done before its first publication.
   std::atomic<bool> being_stored{false};
   // Made under a prefix hash: the thread that did, whose process alone finds it until it is published.
@@ -71,6 +73,8 @@ struct Inode {
   bool was_read = false;
   // It is being evicted: whoever looks for it finds a miss already.
   bool evicting = false;
+  // Its names, or what directories were told, keep it: as of its seal, or of the last count.
+  bool kept = false;
   // Of an unpublished file that is open for writing: what Budget::danger() was then.
   std::uint64_t danger_at_open = 0;
   // An object whose bytes are not the sealed ones: nobody opens it any more.

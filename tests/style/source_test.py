@@ -47,6 +47,7 @@ HOMES = [
     ("toml++", r"<toml\+\+/|<toml\.hpp>", r"fs/config"),
     ("nlohmann-json", r"<nlohmann/", r"fs/(status|control)|tools/|tests/"),
     ("GoogleTest", r"<g(test|mock)/", r"tests/"),
+    ("cpp-httplib", r"<httplib", r"fs/metrics_server\.cc$"),
     ("liburing", r"<liburing", r"backend/base/io_ring\.cc$"),
 ]
 
@@ -231,7 +232,8 @@ def check_man(bin_dir):
         return done.stdout
 
     everything = options_in(help_of())
-    for command in ("mount", "umount", "status", "find", "ls", "tree", "fsck"):
+    for command in ("mount", "umount", "status", "find", "ls", "tree", "explain",
+                    "set", "pin", "unpin", "evict", "fsck"):
         mine = options_in(help_of(command))
         everything |= mine
         for option in sorted(mine - options_in(manual)):

@@ -47,7 +47,7 @@ def options_of(command):
 def test_completion_knows_every_command_and_option(mounts):
     commands = re.findall(r"^  ([a-z]+) ", run(os.path.join(kvmount.BIN, "kvcachefs"), "--help"),
                           re.MULTILINE)
-    assert len(commands) >= 7
+    assert len(commands) >= 12
     assert set(commands) | {"--help", "--version"} == set(complete(""))
     assert complete("um") == ["umount"]
     for command in commands:
@@ -55,7 +55,10 @@ def test_completion_knows_every_command_and_option(mounts):
         assert options_of(command) >= {"--help"}
     assert complete("mount", "--data-path", "p") == ["passthrough"]
     assert set(complete("ls", "--by", "")) == {"model", "session", "runtime"}
+    assert complete("set", "/path", "p") == ["policy="]
+    assert set(complete("set", "/path", "policy", "=", "")) == {"cache", "process", "keep", "pin"}
     mount = mounts()
+    assert complete("explain", mount.mnt) == [mount.mnt]
     assert mount.mnt in complete("status", os.path.dirname(mount.mnt))
     assert complete("status", "/nowhere") == []
 

@@ -89,7 +89,8 @@ TEST_F(ControlTest, WhatIsNoRequestGetsAnError) {
     const auto answer = nlohmann::json::parse(say(text), nullptr, false);
     EXPECT_TRUE(answer.is_object() && answer.contains("error")) << text;
   }
-  const auto answer = nlohmann::json::parse(say(std::string(5000, 'x')), nullptr, false);
+  const auto answer =
+      nlohmann::json::parse(say(std::string(kControlRequestLimit + 1000, 'x')), nullptr, false);
   EXPECT_TRUE(answer.is_object() && answer.contains("error"));
 }
 

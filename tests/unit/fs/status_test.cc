@@ -128,6 +128,30 @@ TEST(Status, TextSaysWhatWasVerified) {
   EXPECT_EQ(std::string::npos, status_text(R"({"mountpoint":"/m"})")->find("scrub"));
 }
 
+TEST(Status, TextSaysWhatModelsFindAndWhatWasEvicted) {
+  StatusReport report = sample();
+  for (const std::string_view line : {"models", "evicted"})
+    EXPECT_EQ(std::string::npos, status_text(status_json(report))->find(line)) << line;
+  Use use;
+  use.runtime = "vllm";
+  use.model = "llama";
+  use.hits = 9;
+  use.misses = 1;
+  use.loaded_bytes = 3 << 20;
+  report.uses = {use};
+  report.drops[static_cast<std::size_t>(DropReason::kRoom)] = {.files = 1200, .bytes = 1 << 30};
+  report.drops[static_cast<std::size_t>(DropReason::kAsked)] = {.files = 1, .bytes = 0};
+  report.drops[static_cast<std::size_t>(DropReason::kLost)] = {.files = 5, .bytes = 0};
+  const auto text = status_text(status_json(report));
+  ASSERT_OK(text);
+  for (const char* part : {"models      vllm llama: 90.0 % found, 3 MiB loaded",
+                           "evicted     1,201 files, 1 GiB: 1,200 room, 1 asked"})
+    EXPECT_NE(std::string::npos, text->find(part)) << part << "\n" << *text;
+  const json status = json::parse(status_json(report));
+  EXPECT_EQ(0.9, status["models"][0]["hit_ratio"]);
+  EXPECT_EQ(1200, status["dropped"]["room"]["files"]);
+}
+
 TEST(Status, TextSaysWhatIsWrong) {
   StatusReport report = sample();
   report.counts.lost = 1;

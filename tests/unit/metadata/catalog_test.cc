@@ -492,8 +492,12 @@ TEST_F(CatalogTest, RemembersWhatIsToBeRead) {
     edit.put_told();
   });
   EXPECT_TRUE(catalog_->is_told());
+  EXPECT_FALSE(catalog_->is_told_policy());
+  commit([](Edit& edit) { edit.put_told_policy(); });
+  EXPECT_TRUE(catalog_->is_told_policy());
   reopen();
   EXPECT_TRUE(catalog_->is_told());
+  EXPECT_TRUE(catalog_->is_told_policy());
   EXPECT_EQ((std::vector<InodeNumber>{9, 300}), *catalog_->list_unread(9));
   commit([](Edit& edit) { edit.remove_unread(9); });
   EXPECT_EQ((std::vector<InodeNumber>{300}), *catalog_->list_unread(9));

@@ -57,8 +57,10 @@ TEST(Evictor, KeepsTheBudgetAndTheNewest) {
   TestVolume volume(small());
   volume.start();
   fill(volume, 100);
-  EXPECT_TRUE(TestVolume::wait_for(
-      [&] { return used(volume) <= kBudget && volume->counts().evicted > 60; }));
+  EXPECT_TRUE(TestVolume::wait_for([&] {
+    return used(volume) <= kBudget &&
+           volume->drop_counts()[static_cast<std::size_t>(DropReason::kRoom)].files > 60;
+  }));
   EXPECT_TRUE(exists(volume, "f99"));
   EXPECT_FALSE(exists(volume, "f0"));
   // It stops when there is headroom again: most of the budget is in use.

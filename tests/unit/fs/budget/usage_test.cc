@@ -6,8 +6,8 @@
 namespace kvcachefs {
 namespace {
 
-SealedCopy copy(ObjectId object, std::uint64_t bytes, bool flag = false, bool told = false) {
-  return {.object = object, .device = 0, .bytes = bytes, .keep_flag = flag, .keep_told = told};
+SealedCopy copy(ObjectId object, std::uint64_t bytes, bool flag = false, bool kept = false) {
+  return {.object = object, .device = 0, .bytes = bytes, .keep_flag = flag, .kept = kept};
 }
 // A mount that found nothing.
 void start_empty(Usage& usage) {
@@ -30,7 +30,7 @@ TEST(Usage, FollowsAFileFromItsMakingToItsEnd) {
   usage.nameless(5, copy(6, 12288), false);
   EXPECT_EQ(12288U, usage.on(0).leaving);
   EXPECT_EQ(12288U, usage.on(0).all());
-  usage.reaped(5, 0, 12288);
+  usage.reaped(5, 6);
   EXPECT_EQ(0U, usage.on(0).all());
   EXPECT_EQ(0U, usage.live_files());
 }
@@ -43,7 +43,7 @@ TEST(Usage, WhatIsOpenWithoutANameIsNotLeaving) {
   usage.nameless(5, copy(6, 4096), true);
   EXPECT_EQ(0U, usage.on(0).leaving);
   EXPECT_EQ(4096U, usage.on(0).live);
-  usage.reaped(5, 0, 4096);
+  usage.reaped(5, 6);
   EXPECT_EQ(0U, usage.on(0).all());
 }
 
@@ -62,12 +62,12 @@ TEST(Usage, AWriterMakesItLiveAgain) {
 TEST(Usage, KeptByAFlagOrByAPolicy) {
   Usage usage(1);
   start_empty(usage);
-  usage.sealed(5, copy(6, 100, true));
+  usage.sealed(5, copy(6, 100, true, true));
   usage.sealed(7, copy(8, 10, false, true));
   usage.sealed(9, copy(10, 1));
   EXPECT_EQ(110U, usage.on(0).kept);
   EXPECT_EQ(1U, usage.on(0).evictable);
-  usage.keep_flag_changed(copy(10, 1, true));
+  usage.keep_flag_changed(copy(10, 1, true, true));
   EXPECT_EQ(111U, usage.on(0).kept);
   EXPECT_EQ(0U, usage.on(0).evictable);
   // Who takes it away need not know why it was kept.

@@ -24,11 +24,10 @@ inline std::string replace_all(std::string text, const std::string& what,
 inline std::string describe(const std::optional<Recognized>& found) {
   if (!found) return "plain";
   static constexpr const char* kKinds[] = {"block", "companion", "pool", "session"};
-  static constexpr const char* kPolicies[] = {"cache", "keep", "process"};
   const Recognized& file = *found;
   std::string text(name_of(file.runtime));
   text += std::string(" ") + kKinds[static_cast<int>(file.kind)];
-  text += std::string(" ") + kPolicies[static_cast<int>(file.policy)];
+  text += std::string(" ") + std::string(name_of(file.policy));
   if (file.immutable) text += " immutable";
   const auto add = [&text](const char* name, const std::string& value) {
     text += std::string(" ") + name + "=" + value;

@@ -1,0 +1,73 @@
+// What may be done with a file by itself: what directories and files are told (user.kvcachefs.policy and
+// user.kvcachefs.ttl), and what holds when nobody has said anything.
+//
+// Of each name of a file the nearest that was told decides, the file itself before its directories; else
+// what the layout that recognises the name says; else what the mount was told. Of several names the
+// strictest policy holds. Telling changes what is there already.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "fs/known/place.h"
+#include "fs/layout/layout.h"
+#include "metadata/catalog.h"
+
+namespace kvcachefs {
+
+// "cache", "process", "keep" or "pin"; on a directory or a regular file.
+inline constexpr std::string_view kPolicyXattr = "user.kvcachefs.policy";
+// How long after its last use a file may go although its room is not needed: "90s", "12h", "7d". On a
+// directory or a regular file.
+inline constexpr std::string_view kTtlXattr = "user.kvcachefs.ttl";
+
+// From a second to ten years. Errors: EINVAL.
+Result<std::chrono::seconds> parse_ttl(std::string_view text);
+
+// What one inode was told itself.
+struct Told {
+  std::optional<FilePolicy> policy;
+  std::optional<std::chrono::seconds> ttl;
+};
+// Errors: EIO.
+Result<Told> own_told(Catalog& catalog, InodeNumber inode);
+
+// Who decided.
+enum class PolicyBy : std::uint8_t {
+  kMount,        // nobody: --policy of the mount
+  kLayout,       // the layout that recognises the name
+  kApplication,  // it was fsynced, or changed after publication: whoever does that needs it again
+  kDirectory,    // the nearest one above that was told
+  kFile,         // it was told itself
+};
+
+struct Treatment {
+  FilePolicy policy = FilePolicy::kCache;
+  PolicyBy by = PolicyBy::kMount;
+  // Since the last use. Of kCache and kProcess; nullopt: it does not expire. What is kept or pinned never
+  // does.
+  std::optional<std::chrono::seconds> ttl;
+};
+
+// Puts the names of one file together.
+class TreatmentOfNames {
+ public:
+  // `otherwise`: of the mount.
+  explicit TreatmentOfNames(FilePolicy otherwise) : otherwise_(otherwise) {}
+  void add(const Place& place, std::string_view name);
+  // `own`: what the file itself was told.
+  [[nodiscard]] Treatment of(const InodeRecord& record, const Told& own) const;
+
+ private:
+  const FilePolicy otherwise_;
+  std::size_t names_ = 0;
+  std::size_t names_with_ttl_ = 0;
+  bool is_untold_ = false;  // a name is: no directory above it was told
+  bool is_block_ = false;   // a name is a block's
+  Treatment strictest_;
+};
+
+}  // namespace kvcachefs

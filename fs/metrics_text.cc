@@ -1,0 +1,188 @@
+#include "fs/metrics_text.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <set>
+#include <utility>
+
+namespace kvcachefs {
+namespace {
+
+using Labels = std::initializer_list<std::pair<std::string_view, std::string_view>>;
+
+class Text {
+ public:
+  // Before the samples of a metric, once.
+  void about(std::string_view name, std::string_view type, std::string_view help) {
+    name_ = name;
+    fmt::format_to(std::back_inserter(out_), "# HELP kvcachefs_{} {}\n# TYPE kvcachefs_{} {}\n",
+                   name, help, name, type);
+  }
+  template <class Number>
+  void sample(Number value, Labels labels = {}, std::string_view suffix = {}) {
+    fmt::format_to(std::back_inserter(out_), "kvcachefs_{}{}", name_, suffix);
+    char before = '{';
+    for (const auto& [label, text] : labels) {
+      fmt::format_to(std::back_inserter(out_), "{}{}=\"{}\"", before, label, label_text(text));
+      before = ',';
+    }
+    fmt::format_to(std::back_inserter(out_), "{} {}\n", labels.size() > 0 ? "}" : "", value);
+  }
+  // A metric of one sample.
+  template <class Number>
+  void one(std::string_view name, std::string_view type, std::string_view help, Number value) {
+    about(name, type, help);
+    sample(value);
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+  std::string_view name_;
+};
+
+void add_mount(Text& text, const StatusReport& report) {
+  text.about("info", "gauge", "What serves the mount; always 1.");
+  text.sample(1, {{"version", KVCACHEFS_VERSION},
+                  {"mountpoint", report.mountpoint},
+                  {"data_path", report.data_path},
+                  {"transport", report.transport}});
+  text.one("uptime_seconds", "gauge", "Time since the daemon was started.", report.uptime_s);
+  text.one("read_only", "gauge", "1 when mounted read-only.", report.read_only ? 1 : 0);
+  text.one("recovery_dropped_files", "gauge",
+           "Files that the last start dropped as incomplete.", report.recovery.dropped);
+}
+
+// One metric of each device that has it.
+template <class Value>
+void add_tier_metric(Text& text, const StatusReport& report, std::string_view name,
+                     std::string_view type, std::string_view help, const Value& value) {
+  text.about(name, type, help);
+  for (const TierStatus& tier : report.tiers) {
+    if (const std::optional<std::uint64_t> number = value(tier))
+      text.sample(*number, {{"kind", tier.kind}, {"device", tier.path}});
+  }
+}
+
+void add_tiers(Text& text, const StatusReport& report) {
+  add_tier_metric(text, report, "device_capacity_bytes", "gauge",
+                  "Size of the filesystem below.",
+                  [](const TierStatus& tier) { return tier.capacity; });
+  add_tier_metric(text, report, "device_free_bytes", "gauge",
+                  "Free space of the filesystem below.",
+                  [](const TierStatus& tier) { return tier.free; });
+  add_tier_metric(text, report, "device_limit_bytes", "gauge",
+                  "How much of a device may be used; absent without a limit.",
+                  [](const TierStatus& tier) {
+                    return tier.size_limit > 0 ? std::optional(tier.size_limit) : std::nullopt;
+                  });
+  add_tier_metric(text, report, "device_objects", "gauge",
+                  "Files stored; absent while they are counted.",
+                  [](const TierStatus& tier) { return tier.objects; });
+  add_tier_metric(text, report, "device_written_bytes_total", "counter",
+                  "Written to the block device below, by anybody, since it is there.",
+                  [](const TierStatus& tier) { return tier.device_written; });
+}
+
+void add_counts(Text& text, const VolumeCounts& counts) {
+  text.about("lookups_total", "counter", "Lookups of names that came to the daemon.");
+  text.sample(counts.lookup_hits, {{"result", "hit"}});
+  text.sample(counts.lookup_misses, {{"result", "miss"}});
+  text.one("open_files", "gauge", "Open descriptions of files.", counts.open_files);
+  text.one("unsealed_files", "gauge", "Files written and not sealed yet.", counts.unsealed);
+  text.one("sealed_files_total", "counter", "Files sealed.", counts.sealed_total);
+  text.one("duplicates_total", "counter",
+           "Copies given up for a prefix hash that was there already.", counts.duplicates);
+  text.one("duplicates_of_other_size_total", "counter", "Of these, those of another size.",
+           counts.duplicates_of_other_size);
+  text.one("inodes_cached", "gauge", "Inodes in memory.", counts.inodes_cached);
+  text.one("catalog_memory_bytes", "gauge", "Memory of the database.",
+           counts.catalog_memory_bytes);
+  text.one("blocks", "gauge", "Files that hold blocks of KV cache.", counts.blocks);
+  text.one("order_memory_bytes", "gauge", "Memory of the order of blocks.", counts.order_bytes);
+  text.one("order_dropped_total", "counter",
+           "Calls not learned from, because of too many names at once.", counts.order_dropped);
+  text.one("invisible_calls_total", "counter",
+           "Calls of processes that the daemon's pid namespace does not show.",
+           counts.invisible_calls);
+}
+
+void add_drops(Text& text, const DropCounts& drops) {
+  text.about("dropped_files_total", "counter",
+             "Files dropped without a user's call: room, expired and asked are evictions.");
+  for (std::size_t at = 0; at < drops.size(); ++at)
+    text.sample(drops[at].files, {{"reason", name_of(static_cast<DropReason>(at))}});
+  text.about("dropped_bytes_total", "counter", "Bytes of these files.");
+  for (std::size_t at = 0; at < drops.size(); ++at)
+    text.sample(drops[at].bytes, {{"reason", name_of(static_cast<DropReason>(at))}});
+}
+
+void add_uses(Text& text, const std::vector<Use>& all) {
+  // Two names can look alike as labels; the same series twice would spoil the whole text.
+  std::vector<const Use*> uses;
+  std::set<std::pair<std::string_view, std::string>> seen;
+  for (const Use& use : all)
+    if (seen.emplace(use.runtime, label_text(use.model)).second) uses.push_back(&use);
+  text.about("block_lookups_total", "counter", "Lookups of blocks of KV cache.");
+  for (const Use* use : uses) {
+    text.sample(use->hits,
+                {{"runtime", use->runtime}, {"model", use->model}, {"result", "hit"}});
+    text.sample(use->misses,
+                {{"runtime", use->runtime}, {"model", use->model}, {"result", "miss"}});
+  }
+  text.about("block_loads_total", "counter", "Opens of blocks for reading.");
+  for (const Use* use : uses)
+    text.sample(use->loads, {{"runtime", use->runtime}, {"model", use->model}});
+  text.about("block_loaded_bytes_total", "counter", "Sizes of the blocks opened for reading.");
+  for (const Use* use : uses)
+    text.sample(use->loaded_bytes, {{"runtime", use->runtime}, {"model", use->model}});
+}
+
+void add_operations(Text& text, const std::vector<OperationStats>& operations) {
+  text.about("operation_duration_seconds", "histogram",
+             "How long the daemon took to answer the kernel.");
+  for (const OperationStats& operation : operations) {
+    for (std::size_t bound = 0; bound < kLatencyBounds; ++bound) {
+      const std::string below = fmt::format("{}", latency_bound_s(bound));
+      text.sample(operation.below[bound], {{"operation", operation.name}, {"le", below}},
+                  "_bucket");
+    }
+    text.sample(operation.count, {{"operation", operation.name}, {"le", "+Inf"}}, "_bucket");
+    text.sample(operation.seconds, {{"operation", operation.name}}, "_sum");
+    text.sample(operation.count, {{"operation", operation.name}}, "_count");
+  }
+  text.about("operation_errors_total", "counter",
+             "Answers with an error that is not an ordinary \"there is none\".");
+  for (const OperationStats& operation : operations)
+    text.sample(operation.errors, {{"operation", operation.name}});
+}
+
+}  // namespace
+
+std::string label_text(std::string_view value) {
+  std::string out;
+  for (const char byte : value) {
+    const auto code = static_cast<unsigned char>(byte);
+    if (code < 0x20 || code >= 0x7f) {
+      fmt::format_to(std::back_inserter(out), "%{:02X}", code);
+    } else {
+      if (byte == '"' || byte == '\\') out += '\\';
+      out += byte;
+    }
+  }
+  return out;
+}
+
+std::string metrics_text(const StatusReport& report) {
+  Text text;
+  add_mount(text, report);
+  add_tiers(text, report);
+  add_counts(text, report.counts);
+  add_uses(text, report.uses);
+  add_drops(text, report.drops);
+  add_operations(text, report.operations);
+  return text.take();
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,179 @@
+// kvcachefs explain [--json] PATH
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "backend/base/clock.h"
+#include "backend/base/units.h"
+#include "tools/answers.h"
+#include "tools/commands.h"
+#include "tools/mount_path.h"
+
+namespace kvcachefs {
+namespace {
+
+using nlohmann::json;
+
+struct ExplainArguments {
+  std::string path;
+  bool json = false;
+};
+
+// "now" or "3 min ago".
+std::string since(const json& object, const char* key) {
+  const double then = number_in(object, key);
+  return then > 0 ? ago(then) + " ago" : "-";
+}
+
+std::string root_or(const std::string& path) {
+  return path.empty() ? "the root" : visible(path);
+}
+
+std::string_view why_dropped(const std::string& reason) {
+  if (reason == "room") return "its room was needed";
+  if (reason == "expired") return "it had expired";
+  if (reason == "asked") return "kvcachefs evict asked for it";
+  if (reason == "incomplete") return "it was incomplete after a crash";
+  if (reason == "poisoned") return "the disk refused its data";
+  if (reason == "lost") return "its backing file was missing";
+  if (reason == "damaged") return "its backing file was damaged";
+  return "of something that this version does not know";
+}
+
+void show_gone(const json& told) {
+  const json& dropped = part_of(told, "dropped");
+  if (dropped.empty()) {
+    fmt::print(
+        "  not there    never seen, or removed by a user; or dropped before the daemon "
+        "started\n");
+    return;
+  }
+  fmt::print("  dropped      {}: {}\n", since(dropped, "when"),
+             why_dropped(text_in(dropped, "reason")));
+  fmt::print("  it was       {}, inode {}, last use {}\n",
+             format_size(count_in(dropped, "size")), count_in(dropped, "inode"),
+             since(dropped, "last_use"));
+}
+
+void show_policy(const json& told) {
+  const std::string policy = text_in(told, "policy");
+  const std::string by = text_in(told, "policy_by");
+  const std::string from = text_in(told, "policy_from");
+  std::string who = "told to " + root_or(from);
+  if (by == "layout") who = "as its runtime's files can bear it";
+  if (by == "application") who = "it was fsynced, or changed after publication";
+  if (by == "mount") who = "what the mount was told";
+  if (policy.empty()) {
+    fmt::print("  policy       none was told: each file's layout decides, then the mount\n");
+  } else {
+    fmt::print("  policy       {} ({})\n", policy, who);
+  }
+  if (const std::uint64_t ttl = count_in(told, "ttl"); ttl > 0) {
+    fmt::print("  ttl          {} after the last use (told to {})\n",
+               format_duration(std::chrono::seconds{static_cast<std::int64_t>(ttl)}),
+               root_or(text_in(told, "ttl_from")));
+  }
+}
+
+void show_block(const json& told) {
+  const json& block = part_of(told, "block");
+  if (block.empty()) return;
+  fmt::print("  block        {}\n", series_text(block));
+  if (const std::string hash = text_in(block, "hash"); !hash.empty())
+    fmt::print("  hash         {}\n", hash);
+  const json& chain = part_of(told, "chain");
+  const json& parent = part_of(chain, "parent");
+  std::string before = "none is known";
+  if (is_true(chain, "has_parent")) before = "one that is not here";
+  if (!parent.empty()) before = visible(text_in(parent, "path"));
+  if (is_true(chain, "has_parent") && !is_true(chain, "firm")) before += " (not certain)";
+  fmt::print("  before it    {}\n", before);
+  fmt::print("  after it     {}{}\n", is_true(chain, "more_children") ? "more than " : "",
+             counted(count_in(chain, "children"), "block"));
+  fmt::print("  last use     {}\n", since(block, "last_use"));
+}
+
+std::string when_it_goes(const json& told) {
+  const std::string obstacle = text_in(told, "obstacle");
+  if (obstacle == "open")
+    return fmt::format("stays: open {}", counted(count_in(told, "open"), "time"));
+  if (obstacle == "unsealed") return "stays: it is being written, or not sealed yet";
+  if (obstacle == "kept") return "stays: it is kept";
+  if (obstacle == "pinned") return "stays: it is pinned";
+  const json& chain = part_of(told, "chain");
+  std::string out = "may go when room is needed";
+  if (chain.is_object() && chain.contains("goes_after") && chain["goes_after"].is_number())
+    out += fmt::format(", after {}", counted(count_in(chain, "goes_after"), "other block"));
+  const double expires = number_in(told, "expires");
+  const double now = static_cast<double>(file_clock_now()) / kNanosPerSecond;
+  if (expires > now) {
+    out += fmt::format(
+        "; expires in {}",
+        format_duration(std::chrono::seconds{static_cast<std::int64_t>(expires - now)}));
+  } else if (expires > 0) {
+    out += "; has expired";
+  }
+  return out;
+}
+
+void show_file(const json& told) {
+  fmt::print("  file         {}, {} on the disk, inode {}, {}\n",
+             format_size(count_in(told, "size")), format_size(count_in(told, "allocated")),
+             count_in(told, "inode"), counted(count_in(told, "links"), "name"));
+  fmt::print("  where        {}, object {}{}\n", visible(text_in(told, "device")),
+             text_in(told, "object"),
+             is_true(told, "missing") ? ": its backing file is missing" : "");
+  fmt::print("  state        {}, written {}, created {}\n", text_in(told, "state"),
+             since(told, "written"), since(told, "created"));
+  show_block(told);
+  show_policy(told);
+  fmt::print("  eviction     {}\n", when_it_goes(told));
+}
+
+void show(const json& told) {
+  fmt::print("{}\n", root_or(text_in(told, "path")));
+  if (!is_true(told, "found")) return show_gone(told);
+  if (text_in(told, "type") == "file") return show_file(told);
+  fmt::print("  {:<12} inode {}, created {}\n", text_in(told, "type"), count_in(told, "inode"),
+             since(told, "created"));
+  if (text_in(told, "type") == "directory") show_policy(told);
+}
+
+int explain(const ExplainArguments& arguments) {
+  std::string problem;
+  const auto place = find_mount_path(arguments.path, problem);
+  if (!place) {
+    complain(problem);
+    return kExitFailed;
+  }
+  ControlRequest request;
+  request.command = "explain";
+  request.path = place->path;
+  const auto told = ask_daemon(place->mount, request, problem);
+  if (!told) {
+    complain(problem);
+    return kExitFailed;
+  }
+  if (arguments.json) {
+    fmt::print("{}\n", line_of(*told));
+  } else {
+    show(*told);
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, int& exit_code) {
+  auto arguments = std::make_shared<ExplainArguments>();
+  CLI::App* command = app.add_subcommand(
+      "explain", "Says where a file is, why it stays or when it may go, or why it is gone");
+  command->add_option("PATH", arguments->path, "A name in a mount, also of a file that is gone")
+      ->required()
+      ->type_name("");
+  command->add_flag("--json", arguments->json, "One line of JSON instead of text");
+  command->callback([arguments, &exit_code] { exit_code = explain(*arguments); });
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,154 @@
+// kvcachefs set PATH KEY=VALUE..., kvcachefs pin PATH, kvcachefs unpin PATH: what may be done with a file,
+// as xattrs of it. They go through the mount, so whoever may write the file may say so.
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <sys/xattr.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "fs/known/file_policy.h"
+#include "tools/answers.h"
+#include "tools/commands.h"
+#include "tools/mount_path.h"
+
+namespace kvcachefs {
+namespace {
+
+struct SetArguments {
+  std::string path;
+  std::vector<std::string> words;
+};
+
+struct Key {
+  std::string_view name;
+  std::string_view xattr;
+  const char* values;
+};
+constexpr std::array<Key, 2> kKeys{{{"policy", kPolicyXattr, "cache, process, keep or pin"},
+                                    {"ttl", kTtlXattr, "1s to 3650d, like 90s, 12h or 7d"}}};
+
+struct Setting {
+  const Key* key = nullptr;
+  std::string value;  // empty: what was told is taken back
+};
+
+// Checks before anything is set. False: `problem` says why.
+bool parse(const std::string& word, Setting& out, std::string& problem) {
+  const std::size_t equals = word.find('=');
+  for (const Key& key : kKeys)
+    if (equals != std::string::npos && word.substr(0, equals) == key.name) out.key = &key;
+  if (out.key == nullptr) {
+    problem = fmt::format("set: {}: write policy=POLICY or ttl=TIME", visible(word));
+    return false;
+  }
+  out.value = word.substr(equals + 1);
+  const bool is_good =
+      out.value.empty() || (out.key->xattr == kPolicyXattr ? parse_policy(out.value).has_value()
+                                                           : parse_ttl(out.value).ok());
+  if (!is_good) problem = fmt::format("set: {}: give {}", visible(word), out.key->values);
+  return is_good;
+}
+
+std::string failure(const char* command, const std::string& path, int error) {
+  const char* what = "see setfattr(1)";
+  if (error == EACCES || error == EPERM) what = "whoever may write it may set this";
+  if (error == EROFS) what = "mounted read-only";
+  if (error == ENODATA) what = "it was told none itself: see kvcachefs explain";
+  return fmt::format("{}: {}: {}: {}", command, visible(path), std::strerror(error), what);
+}
+
+// The xattrs of a file that is not ours would say nothing.
+bool is_in_a_mount(const std::string& path) {
+  std::string problem;
+  if (find_mount_path(path, problem).ok()) return true;
+  complain(problem);
+  return false;
+}
+
+bool apply(const char* command, const std::string& path, const Setting& setting) {
+  const std::string xattr(setting.key->xattr);
+  const int done = setting.value.empty()
+                       ? ::removexattr(path.c_str(), xattr.c_str())
+                       : ::setxattr(path.c_str(), xattr.c_str(), setting.value.data(),
+                                    setting.value.size(), 0);
+  if (done == 0) return true;
+  complain(failure(command, path, errno));
+  return false;
+}
+
+int set(const SetArguments& arguments) {
+  std::vector<Setting> settings;
+  for (const std::string& word : arguments.words) {
+    std::string problem;
+    Setting setting;
+    if (!parse(word, setting, problem)) {
+      complain(problem);
+      return kExitUsage;
+    }
+    settings.push_back(std::move(setting));
+  }
+  if (!is_in_a_mount(arguments.path)) return kExitFailed;
+  for (const Setting& setting : settings)
+    if (!apply("set", arguments.path, setting)) return kExitFailed;
+  return kExitOk;
+}
+
+int pin(const std::string& path) {
+  if (!is_in_a_mount(path)) return kExitFailed;
+  return apply("pin", path, {.key = &kKeys[0], .value = "pin"}) ? kExitOk : kExitFailed;
+}
+
+// Leaves another policy as it is.
+int unpin(const std::string& path) {
+  if (!is_in_a_mount(path)) return kExitFailed;
+  std::array<char, 16> value{};
+  const std::string xattr(kPolicyXattr);
+  const ssize_t length = ::getxattr(path.c_str(), xattr.c_str(), value.data(), value.size());
+  const std::string_view policy(value.data(),
+                                length > 0 ? static_cast<std::size_t>(length) : 0);
+  if (length >= 0 && policy != "pin") {
+    complain(
+        fmt::format("unpin: {}: it is not pinned, its policy is {}", visible(path), policy));
+    return kExitFailed;
+  }
+  return apply("unpin", path, {.key = &kKeys[0], .value = {}}) ? kExitOk : kExitFailed;
+}
+
+void add_path(CLI::App& command, std::string& path) {
+  command.add_option("PATH", path, "A file or directory in a mount")->required()->type_name("");
+}
+
+}  // namespace
+
+void add_set(CLI::App& app, int& exit_code) {
+  auto arguments = std::make_shared<SetArguments>();
+  CLI::App* command = app.add_subcommand(
+      "set", "Says what may be done with a file, or with all below a directory");
+  add_path(*command, arguments->path);
+  command
+      ->add_option(
+          "KEY=VALUE", arguments->words,
+          wrap_help("policy=cache, process, keep or pin; ttl=TIME (90s, 12h, 7d) after "
+                    "which it may go although there is room. Without a value it is "
+                    "taken back"))
+      ->required()
+      ->type_name("");
+  command->callback([arguments, &exit_code] { exit_code = set(*arguments); });
+
+  auto pinned = std::make_shared<std::string>();
+  CLI::App* pinning =
+      app.add_subcommand("pin", "Keeps a file, or all below a directory, in place");
+  add_path(*pinning, *pinned);
+  pinning->callback([pinned, &exit_code] { exit_code = pin(*pinned); });
+
+  auto unpinned = std::make_shared<std::string>();
+  CLI::App* unpinning = app.add_subcommand("unpin", "Takes a pin back");
+  add_path(*unpinning, *unpinned);
+  unpinning->callback([unpinned, &exit_code] { exit_code = unpin(*unpinned); });
+}
+
+}  // namespace kvcachefs
