@@ -20,12 +20,12 @@ enum class DropReason : std::uint8_t {
   kAsked,    // `kvcachefs evict`
 };
 
-inline constexpr std::size_t kDropReasons = 7;
+inline constexpr std::size_t kDropReasons = static_cast<std::size_t>(DropReason::kAsked) + 1;
 
-// "incomplete", "poisoned", "lost", "damaged", "room", "expired", "asked".
+// "incomplete", "poisoned", "lost", "damaged", "unreadable", "room", "expired", "asked".
 [[nodiscard]] constexpr std::string_view name_of(DropReason reason) noexcept {
   constexpr std::array<std::string_view, kDropReasons> kNames = {
-      "incomplete", "poisoned", "lost", "damaged", "room", "expired", "asked"};
+      "incomplete", "poisoned", "lost", "damaged", "unreadable", "room", "expired", "asked"};
   return kNames[static_cast<std::size_t>(reason)];
 }
 
