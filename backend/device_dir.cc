@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -15,6 +16,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <tuple>
+#include <vector>
 
 #include "backend/base/file_lock.h"
 #include "backend/base/proc_status.h"
@@ -56,13 +59,16 @@ ObjectPath object_path(std::uint64_t object) noexcept {
   return path;
 }
 
+bool is_object_name(std::string_view name) noexcept {
+  return name.size() == 16 && std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
 // The object id of a file name, when it is exactly one that object_path() gives in
 // `subdirectory`.
 bool object_of(std::string_view name, unsigned subdirectory, std::uint64_t& object) noexcept {
-  if (name.size() != 16) return false;
-  for (const char c : name) {
-    if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;
-  }
+  if (!is_object_name(name)) return false;
   std::from_chars(name.data(), name.data() + name.size(), object, 16);
   return subdirectory_of(object) == subdirectory;
 }
@@ -387,6 +393,42 @@ Result<void> DeviceDir::quarantine(std::uint64_t object) {
   if (::renameat(objects_.get(), path.c_str(), quarantine_.get(), path.name()) != 0 &&
       errno != ENOENT) {
     return fail_errno("device: quarantine an object");
+  }
+  return trim_quarantine();
+}
+
+Result<void> DeviceDir::trim_quarantine() {
+  struct Copy {
+    timespec since;  // the rename moved its ctime
+    std::string name;
+    std::uint64_t bytes;
+  };
+  std::vector<Copy> copies;
+  std::uint64_t bytes = 0;
+  TRY(each_name(quarantine_.get(), ".", [&](std::string_view name, unsigned char type) {
+    struct stat status;
+    const std::string text(name);
+    // What else a person has put there is his.
+    if (type == DT_REG && is_object_name(name) &&
+        ::fstatat(quarantine_.get(), text.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
+      const auto size = static_cast<std::uint64_t>(status.st_blocks) * 512;
+      copies.push_back({.since = status.st_ctim, .name = text, .bytes = size});
+      bytes += size;
+    }
+    return true;
+  }));
+  std::sort(copies.begin(), copies.end(), [](const Copy& a, const Copy& b) {
+    return std::tie(a.since.tv_sec, a.since.tv_nsec, a.name) <
+           std::tie(b.since.tv_sec, b.since.tv_nsec, b.name);
+  });
+  std::size_t left = copies.size();
+  for (const Copy& copy : copies) {
+    if (left <= kMostQuarantined && bytes <= kMostQuarantinedBytes) break;
+    if (::unlinkat(quarantine_.get(), copy.name.c_str(), 0) != 0 && errno != ENOENT) {
+      return fail_errno("device: unlink from quarantine");
+    }
+    --left;
+    bytes -= copy.bytes;
   }
   return {};
 }

@@ -2,7 +2,7 @@
 //
 //   <path>/kvcachefs-device    superblock: format, UUID, whose catalog it is; locked while open
 //   <path>/objects/<hh>/<id>   hh: bits 12-19 of the id, two hex digits; id: sixteen
-//   <path>/quarantine/<id>     damaged copies that a person may look at
+//   <path>/quarantine/<id>     the damaged copies found last, for a person to look at
 //
 // The layout is written down in metadata/FORMAT.md. Every call on an object is one system call,
 // relative to a held descriptor of objects/; opens are confined by openat2(2) to the tree and
@@ -63,6 +63,7 @@ class DeviceDir : public Tier {
  private:
   DeviceDir() = default;
   Result<UniqueFd> open_beneath(std::uint64_t object, int flags);
+  Result<void> trim_quarantine();
 
   TierInfo info_;
   UniqueFd superblock_;  // holds the lock

@@ -10,6 +10,7 @@
 #include <sys/statvfs.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -28,6 +29,9 @@ struct TierInfo {
 
 class Tier {
  public:
+  static constexpr std::size_t kMostQuarantined = 64;
+  static constexpr std::uint64_t kMostQuarantinedBytes = std::uint64_t{1} << 30;
+
   virtual ~Tier() = default;
   [[nodiscard]] virtual const TierInfo& info() const noexcept = 0;
 
@@ -42,8 +46,9 @@ class Tier {
   virtual Result<struct stat> status(std::uint64_t object) = 0;
   // Absent is success. Errors: EIO, EROFS, EBUSY.
   virtual Result<void> remove(std::uint64_t object) = 0;
-  // Moves a damaged copy to quarantine/, out of use, for a person to look at. Errors: as
-  // remove().
+  // Takes a damaged copy out of use and keeps it aside for a person to look at, at most
+  // kMostQuarantined of them and kMostQuarantinedBytes: the oldest go first, and one that is larger
+  // than that at once. Absent is success. Errors: as remove().
   virtual Result<void> quarantine(std::uint64_t object) = 0;
   // Writes all data of the device's filesystem that is dirty now. Waits for the disk. Errors:
   // EIO, ENOSPC.

@@ -114,6 +114,18 @@ Result<void> set_policy(Config& config, std::string_view value, std::string& pro
   return {};
 }
 
+Result<void> set_verify(Config& config, std::string_view value, std::string& problem) {
+  constexpr std::array<std::pair<std::string_view, VerifyMode>, 3> kModes{
+      {{"open", VerifyMode::kOpen}, {"copy", VerifyMode::kCopy}, {"off", VerifyMode::kOff}}};
+  for (const auto& [name, mode] : kModes) {
+    if (value == name) {
+      config.verify = mode;
+      return {};
+    }
+  }
+  return refuse(problem, fmt::format("'{}' is no way to verify: say open, copy or off", value));
+}
+
 Result<void> set_log(Config& config, std::string_view value, std::string& problem) {
   if (value.empty())
     return refuse(problem, "'' names no file: write log=FILE, or leave it out");
@@ -163,6 +175,17 @@ Result<void> set_metadata_memory(Config& config, std::string_view value, std::st
 Result<void> set_ring_memory(Config& config, std::string_view value, std::string& problem) {
   return set_memory<&Config::ring_memory>(config, value, kMinRingMemory, kMaxRingMemory,
                                           problem);
+}
+
+Result<void> set_scrub(Config& config, std::string_view value, std::string& problem) {
+  if (value == "off") {
+    config.scrub = 0;
+    return {};
+  }
+  const Result<void> set =
+      set_memory<&Config::scrub>(config, value, kMinScrub, kMaxScrub, problem);
+  if (!set.ok()) problem += ", or off";
+  return set;
 }
 
 Result<void> set_stop_timeout(Config& config, std::string_view value, std::string& problem) {
@@ -227,6 +250,16 @@ constexpr std::array kSettings = {
         "What a closed file is: cache (after a power cut it is exact or gone) or keep (each "
         "close waits until the disk has it). Default: cache",
         set_policy},
+    Setting{
+        "verify", "WHEN", kValue, true, true,
+        "When the bytes of a sealed file are compared with their checksums: open (when an "
+        "open finds that it is not in memory, and by the scrub), copy (when a copy moves, and "
+        "by the scrub) or off. Default: open",
+        set_verify},
+    Setting{"scrub", "SIZE", kValue, true, true,
+            "How much of the sealed files is read and verified in the background, per second: "
+            "64KiB to 4GiB, or off. Default: 8MiB",
+            set_scrub},
     Setting{"metadata-memory", "SIZE", kValue, true, true,
             "Memory for the database's caches and tables, 32MiB to 512MiB. Default: 256MiB",
             set_metadata_memory},

@@ -18,6 +18,7 @@
 #include "backend/base/units.h"
 #include "fs/metrics_address.h"
 #include "fs/mount_options.h"
+#include "fs/verify_mode.h"
 
 namespace kvcachefs {
 
@@ -41,6 +42,9 @@ inline constexpr std::uint64_t kMaxMetadataMemory = 512 * kMiB;
 inline constexpr std::uint64_t kMinRingMemory = 4 * kMiB;
 inline constexpr std::uint64_t kMaxRingMemory = 4 * kGiB;
 inline constexpr std::chrono::seconds kMaxStopTimeout{600};
+// Slower, a pass takes years; faster, it is no background.
+inline constexpr std::uint64_t kMinScrub = 64 * kKiB;
+inline constexpr std::uint64_t kMaxScrub = 4 * kGiB;
 
 struct Config {
   std::vector<DeviceSetting> nvme;
@@ -50,7 +54,9 @@ struct Config {
   DataPathChoice data_path = DataPathChoice::kAuto;
   TransportChoice transport = TransportChoice::kAuto;
   bool keep_by_default = false;  // policy keep
-  std::string log_file;          // empty: standard error
+  VerifyMode verify = VerifyMode::kOpen;
+  std::uint64_t scrub = 8 * kMiB;  // bytes a second; 0: off
+  std::string log_file;            // empty: standard error
   LogLevel log_level = LogLevel::kInfo;
   bool foreground = false;
   std::optional<MetricsAddress> metrics;  // nullopt: none are served

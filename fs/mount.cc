@@ -170,7 +170,9 @@ Result<void> Mount::open_volume(std::string& problem) {
   trial_.reset(::open(trial.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   session_ = std::make_unique<FuseSession>(session_options(config_, trial_.get()));
   const VolumeOptions options{.keep_by_default = config_.keep_by_default,
-                              .read_only = config_.kernel.read_only};
+                              .read_only = config_.kernel.read_only,
+                              .verify = config_.verify,
+                              .scrub_bytes_per_second = config_.scrub};
   volume_ = TRY(Volume::open(*catalog_, std::move(tiers), options, session_.get(),
                              session_.get(), problem));
   session_->set_volume(*volume_);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <utility>
 
 #include "backend/base/random.h"
@@ -44,6 +45,13 @@ json counts_json(const VolumeCounts& counts) {
           {"poisoned", counts.poisoned},
           {"damaged", counts.damaged},
           {"lost", counts.lost},
+          {"unreadable", counts.unreadable},
+          {"changed_on_purpose", counts.changed_on_purpose},
+          {"verified_opens", counts.verified_opens},
+          {"verified_bytes", counts.verified_bytes},
+          {"scrubbed_bytes", counts.scrubbed_bytes},
+          {"scrub_pass_end",
+           counts.scrub_pass_end_s == 0 ? json(nullptr) : json(counts.scrub_pass_end_s)},
           {"duplicates", counts.duplicates},
           {"duplicates_of_other_size", counts.duplicates_of_other_size},
           {"catalog_memory_bytes", counts.catalog_memory_bytes},
@@ -125,6 +133,18 @@ std::string micros(double us) {
   if (us < 1000) return fmt::format("{:.3g} us", us);
   if (us < 1e6) return fmt::format("{:.3g} ms", us / 1e3);
   return fmt::format("{:.3g} s", us / 1e6);
+}
+
+// When the last pass of the scrub has ended; empty: none has.
+std::string pass_text(std::uint64_t end_s) {
+  if (end_s == 0) return {};
+  const auto end = static_cast<std::time_t>(end_s);
+  std::tm local{};
+  char text[32];
+  if (::localtime_r(&end, &local) == nullptr ||
+      std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local) == 0)
+    return {};
+  return fmt::format(", which was through at {}", text);
 }
 
 void complain(std::vector<std::string>& complaints, std::uint64_t count,
@@ -284,6 +304,21 @@ void add_drops(std::string& out, const json& status) {
                        files == 1 ? "file" : "files", format_size(bytes), reasons);
 }
 
+// The same.
+void add_integrity(std::string& out, const json& status) {
+  const json& counts = object_of(status, "counts");
+  if (!counts.contains("verified_opens")) return;
+  out += fmt::format("  verified    {} opens ({}), {} by the scrub{}\n",
+                     grouped(count_of(counts, "verified_opens")),
+                     format_size(count_of(counts, "verified_bytes")),
+                     format_size(count_of(counts, "scrubbed_bytes")),
+                     pass_text(count_of(counts, "scrub_pass_end")));
+  if (const std::uint64_t changed = count_of(counts, "changed_on_purpose"); changed > 0) {
+    out += fmt::format("              {} sealed files changed by their users, sealed anew\n",
+                       grouped(changed));
+  }
+}
+
 void add_operations(std::string& out, const json& status) {
   const json& operations = object_of(status, "operations");
   if (operations.empty() || !operations.is_object()) return;
@@ -362,6 +397,7 @@ Result<std::string> status_text(std::string_view text) {
   add_head(out, status);
   add_tiers(out, status);
   add_counts(out, status);
+  add_integrity(out, status);
   add_blocks(out, status);
   add_models(out, status);
   add_drops(out, status);

@@ -11,7 +11,9 @@
 #include "fs/life/object_walk.h"
 #include "fs/life/reaper.h"
 #include "fs/life/recover.h"
+#include "fs/life/scrub.h"
 #include "fs/life/seal.h"
+#include "fs/life/verify.h"
 #include "fs/names/attrs.h"
 #include "fs/names/namespace.h"
 #include "fs/node/core.h"
@@ -27,12 +29,14 @@ struct Volume::Parts {
   Core core;
   Namespace names{core};
   Attributes attributes{core};
-  Files files{core, names};
+  Verifier verifier{core};
+  Files files{core, names, verifier};
   SyntheticTree synthetic{core};
   Sealer sealer{core};
   Reaper reaper{core};
   BlockKeeper keeper{core};
   ObjectWalk object_walk{core.catalog};
+  Scrubber scrubber{core, verifier, core.options.scrub_bytes_per_second};
   RecoveryReport recovery;
 };
 
@@ -89,12 +93,14 @@ void Volume::start() {
   parts_->core.knowledge.start();
   parts_->keeper.start();
   parts_->object_walk.start();
+  parts_->scrubber.start();
   if (parts_->core.counters.unsealed.load() > 0) parts_->sealer.wake(0);
 }
 
 void Volume::stop(double deadline_s) {
   if (parts_ == nullptr) return;
   Parts& parts = *parts_;
+  parts.scrubber.stop();
   parts.files.release_all();
   parts.core.table.clear();
   parts.object_walk.stop();
@@ -212,8 +218,12 @@ Result<void> Volume::remove_xattr(InodeNumber inode, std::string_view name) {
   return parts_->attributes.remove_xattr(inode, name);
 }
 
-Result<Opened> Volume::open(InodeNumber inode, int flags, const Caller& caller) {
-  return parts_->files.open(inode, flags, caller);
+Result<Opened> Volume::open(InodeNumber inode, int flags, const Caller& caller,
+                            OpenCheck check) {
+  return parts_->files.open(inode, flags, caller, check);
+}
+bool Volume::open_is_slow(InodeNumber inode, int flags) {
+  return parts_->files.open_is_slow(inode, flags);
 }
 Result<Created> Volume::create(InodeNumber parent, std::string_view name, mode_t mode,
                                int flags, const Caller& caller) {
@@ -300,6 +310,12 @@ VolumeCounts Volume::counts() const {
                       .poisoned = counters.poisoned.load(),
                       .damaged = counters.damaged.load(),
                       .lost = counters.lost.load(),
+                      .unreadable = counters.unreadable.load(),
+                      .changed_on_purpose = counters.changed_on_purpose.load(),
+                      .verified_opens = parts_->verifier.verified_opens(),
+                      .verified_bytes = parts_->verifier.verified_bytes(),
+                      .scrubbed_bytes = parts_->scrubber.scrubbed_bytes(),
+                      .scrub_pass_end_s = parts_->scrubber.pass_end_s(),
                       .lookup_hits = counters.lookup_hits.load(),
                       .lookup_misses = counters.lookup_misses.load(),
                       .duplicates = counters.duplicates.load(),

@@ -30,6 +30,7 @@
 #include "fs/known/use_table.h"
 #include "fs/life/drop_history.h"
 #include "fs/node/ports.h"
+#include "fs/verify_mode.h"
 #include "metadata/catalog.h"
 
 namespace kvcachefs {
@@ -111,6 +112,14 @@ struct ListedEntry {
 struct VolumeOptions {
   bool keep_by_default = false;  // --policy keep
   bool read_only = false;
+  VerifyMode verify = VerifyMode::kOpen;
+  std::uint64_t scrub_bytes_per_second = 0;  // 0: no scrub
+};
+
+// Whether an open verifies what it finds wanting.
+enum class OpenCheck : std::uint8_t {
+  kVerify,
+  kSkip,  // open_is_slow() has just said that there is nothing to do
 };
 
 // What recovery found and did at the start.
@@ -130,6 +139,12 @@ struct VolumeCounts {
   std::uint64_t poisoned = 0;
   std::uint64_t damaged = 0;
   std::uint64_t lost = 0;
+  std::uint64_t unreadable = 0;          // of those damaged: the device could not read them
+  std::uint64_t changed_on_purpose = 0;  // sealed files that a user changed: sealed anew
+  std::uint64_t verified_opens = 0;
+  std::uint64_t verified_bytes = 0;  // by opens
+  std::uint64_t scrubbed_bytes = 0;
+  std::int64_t scrub_pass_end_s = 0;  // seconds since the epoch; 0: no pass has come to its end
   std::uint64_t lookup_hits = 0;
   std::uint64_t lookup_misses = 0;
   // Copies of a prefix hash that was there already, and those among them of another size.
@@ -208,8 +223,12 @@ class Volume {
 
   // ---- files ----
   // `flags` are of open(2); O_CREAT and O_EXCL are ignored here. O_TRUNC truncates (or starts a
-  // new object). EEXIST: for writing, of a prefix file.
-  Result<Opened> open(InodeNumber inode, int flags, const Caller& caller);
+  // new object). *slow* when open_is_slow() says so: then a sealed file's bytes are read and compared
+  // with their checksums first (fs/life/verify.h). Errors: EEXIST (for writing, of a prefix file),
+  // ESTALE (gone, or damaged and set aside: look the name up again, and find the miss).
+  Result<Opened> open(InodeNumber inode, int flags, const Caller& caller,
+                      OpenCheck check = OpenCheck::kVerify);
+  [[nodiscard]] bool open_is_slow(InodeNumber inode, int flags);
   Result<Created> create(InodeNumber parent, std::string_view name, mode_t mode, int flags,
                          const Caller& caller);
   Result<Created> make_tmpfile(InodeNumber parent, mode_t mode, int flags,

@@ -107,7 +107,7 @@ Result<void> Check::check_seal(InodeNumber number, InodeRecord& record, Tier& ti
   // Changed since its seal, by a user through a mapping that outlived its descriptor, or by
   // somebody below the mount: no one can tell. The mount takes it for the former, and seals it
   // anew.
-  if (stamp != record.stamp) {
+  if (!is_same_data(stamp, record.stamp)) {
     if (setup_.out != nullptr) {
       fmt::print(setup_.out,
                  "note: file {} (object {}) was changed after its seal, through a mapping or "

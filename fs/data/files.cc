@@ -89,15 +89,35 @@ Result<void> Files::truncate_at_open(Inode& inode, Tier& tier, const Caller& cal
   return {};
 }
 
-Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller) {
+// ESTALE makes the kernel look the name up again, and find the miss.
+Result<void> Files::check_stands(Inode& inode) {
+  const Result<struct stat> checked = checked_status(core_, inode);
+  if (checked.ok()) return {};
+  return fail(checked.error().code == ENOENT ? ESTALE : checked.error().code,
+              checked.error().what);
+}
+
+bool Files::open_is_slow(InodeNumber number, int flags) {
+  const Result<InodePtr> inode = core_.table.get(number);
+  return inode.ok() && (*inode)->is_file() && verifier_.is_wanted(**inode, flags);
+}
+
+Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
+                           OpenCheck check) {
   const InodePtr inode = TRY(core_.table.get(number));
   if (!inode->is_file()) return fail(EINVAL, "open of something else than a file");
-  const Result<struct stat> checked = checked_status(core_, *inode);
-  // ESTALE makes the kernel look the name up again, and find the miss.
-  if (!checked.ok())
-    return fail(checked.error().code == ENOENT ? ESTALE : checked.error().code,
-                checked.error().what);
+  TRY(check_stands(*inode));
+  if (check == OpenCheck::kVerify && verifier_.is_wanted(*inode, flags)) {
+    TRY(verifier_.verify(inode, flags));
+    // A user may have changed it meanwhile.
+    TRY(check_stands(*inode));
+  }
   std::unique_lock lock(inode->mutex);
+  if (const ObjectId object = inode->record.object; inode->damaged_object == object) {
+    lock.unlock();
+    verifier_.wait_until_dropped(object);
+    return fail(ESTALE, "its bytes are not the sealed ones");
+  }
   const bool changes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   if (changes && (inode->record.flags & kInodeFirstWriter) != 0)
     return fail(EEXIST, "a prefix file has one writer");

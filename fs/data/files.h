@@ -5,6 +5,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "fs/life/verify.h"
 #include "fs/names/namespace.h"
 #include "fs/node/core.h"
 #include "fs/node/open_file.h"
@@ -13,10 +14,12 @@ namespace kvcachefs {
 
 class Files {
  public:
-  Files(Core& core, Namespace& names) : core_(core), names_(names) {}
+  Files(Core& core, Namespace& names, Verifier& verifier)
+      : core_(core), names_(names), verifier_(verifier) {}
 
   // As the methods of the same names in fs/volume.h.
-  Result<Opened> open(InodeNumber inode, int flags, const Caller& caller);
+  Result<Opened> open(InodeNumber inode, int flags, const Caller& caller, OpenCheck check);
+  [[nodiscard]] bool open_is_slow(InodeNumber inode, int flags);
   Result<Created> create(InodeNumber parent, std::string_view name, mode_t mode, int flags,
                          const Caller& caller);
   Result<Created> make_tmpfile(InodeNumber parent, mode_t mode, int flags,
@@ -43,6 +46,7 @@ class Files {
   void release_all();
 
  private:
+  Result<void> check_stands(Inode& inode);
   Result<Opened> open_locked(const InodePtr& inode, int flags, UniqueFd fd, pid_t opener,
                              std::unique_lock<std::mutex>& lock);
   Result<Created> finish_create(Namespace::Made&& made, int flags, pid_t opener);
@@ -55,6 +59,7 @@ class Files {
 
   Core& core_;
   Namespace& names_;
+  Verifier& verifier_;
   std::mutex open_mutex_;
   std::unordered_map<OpenFile*, std::unique_ptr<OpenFile>> open_;  // guarded by open_mutex_
 };

@@ -7,6 +7,12 @@ namespace kvcachefs {
 
 namespace {
 
+void answer_opened(Reply& reply, const Result<Opened>& opened, fuse_file_info& info) noexcept {
+  if (!opened) return reply.error(opened.error());
+  Volume& volume = reply.volume();
+  if (!reply.opened(*opened, info)) volume.release(*opened->file);
+}
+
 void answer_created(Reply reply, const Result<Created>& created,
                     fuse_file_info& info) noexcept {
   if (!created) return reply.error(created.error());
@@ -22,9 +28,15 @@ void answer_created(Reply reply, const Result<Created>& created,
 void op_open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kOpen);
   Volume& volume = reply.volume();
-  const Result<Opened> opened = volume.open(inode, info->flags, caller_of(request));
-  if (!opened) return reply.error(opened.error());
-  if (!reply.opened(*opened, *info)) volume.release(*opened->file);
+  const Caller caller = caller_of(request);
+  if (!volume.open_is_slow(inode, info->flags))
+    return answer_opened(reply, volume.open(inode, info->flags, caller, OpenCheck::kSkip),
+                         *info);
+  // The request's memory is gone when this handler returns.
+  run_slowly(std::move(reply), [inode, caller, copy = *info](Reply& answer) {
+    fuse_file_info answered = copy;
+    answer_opened(answer, answer.volume().open(inode, answered.flags, caller), answered);
+  });
 }
 
 void op_create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode,

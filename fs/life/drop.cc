@@ -1,6 +1,7 @@
 #include "fs/life/drop.h"
 
 #include "backend/base/log.h"
+#include "fs/known/place.h"
 #include "fs/life/states.h"
 
 namespace kvcachefs {
@@ -72,6 +73,32 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason)
   return inode->record.nlink > 0;
 }
 
+// One of its paths for the log, relative to the root of the mount; empty: it has none.
+std::string path_of(Core& core, InodeNumber number) {
+  const auto links = core.catalog.list_links(number, 1);
+  if (!links.ok() || links->empty()) return {};
+  const auto& [parent, name] = links->front();
+  const auto place = find_place(core.catalog, parent);
+  std::string path = place.ok() && *place != nullptr ? path_in(**place, name) : name;
+  // One line an event, whatever users call their files.
+  for (char& c : path) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == '"' || c == 0x7f) c = '?';
+  }
+  return path;
+}
+
+void put_in_quarantine(Core& core, Inode& inode) {
+  const std::lock_guard lock(inode.mutex);
+  const Result<Tier*> tier = core.devices->of(inode);
+  const Result<void> moved =
+      tier.ok() ? (*tier)->quarantine(inode.record.object) : Result<void>(tier.error());
+  // It is a miss all the same.
+  if (!moved.ok()) {
+    log_error("quarantine inode={} object={} event=not_moved errno={}", inode.number,
+              inode.record.object, moved.error().code);
+  }
+}
+
 }  // namespace
 
 Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
@@ -81,6 +108,8 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
     return found.error();
   }
   const InodePtr inode = *found;
+  const bool is_told = reason != DropReason::kIncomplete && !is_eviction(reason);
+  const std::string path = is_told ? path_of(core, number) : std::string{};
   // At most one round a name, and one more for each rename that comes between.
   while (TRY(drop_one_name(core, inode, reason))) {
   }
@@ -91,25 +120,30 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
   switch (reason) {
     case DropReason::kPoisoned:
       core.counters.poisoned.fetch_add(1, std::memory_order_relaxed);
-      log_error("poisoned inode={} object={}: the disk refused its data, the name is a miss",
-                number, inode->record.object);
+      log_error(
+          "poisoned inode={} object={} path=\"{}\": the disk refused its data, the name is a "
+          "miss",
+          number, inode->record.object, path);
       break;
     case DropReason::kLost:
       core.counters.lost.fetch_add(1, std::memory_order_relaxed);
-      log_error("lost inode={} object={}: its backing file is missing, the name is a miss",
-                number, inode->record.object);
+      log_error(
+          "lost inode={} object={} path=\"{}\": its backing file is missing, the name is a "
+          "miss",
+          number, inode->record.object, path);
       break;
-    case DropReason::kDamaged: {
+    case DropReason::kUnreadable:
+      core.counters.unreadable.fetch_add(1, std::memory_order_relaxed);
+      [[fallthrough]];
+    case DropReason::kDamaged:
       core.counters.damaged.fetch_add(1, std::memory_order_relaxed);
       log_error(
-          "damaged inode={} object={}: its backing file is not what was sealed, the name is a "
-          "miss",
-          number, inode->record.object);
-      const std::lock_guard lock(inode->mutex);
-      Tier* tier = TRY(core.devices->of(*inode));
-      TRY(tier->quarantine(inode->record.object));
+          "damaged inode={} object={} path=\"{}\": its backing file is not what was sealed, "
+          "the "
+          "name is a miss",
+          number, inode->record.object, path);
+      put_in_quarantine(core, *inode);
       break;
-    }
     case DropReason::kIncomplete:
       log_debug("dropped inode={}: incomplete", number);
       break;

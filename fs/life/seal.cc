@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <optional>
 
 #include "backend/base/log.h"
@@ -78,16 +79,31 @@ Result<Sealed> record_seal(Core& core, const Candidate& file, const DataStamp& s
   return Sealed::kYes;
 }
 
+// A store has to move the modification time to be noticed. The clock of files ticks every 1 to 10 ms (and
+// for who asks in between, from Linux 6.13 on): one that comes in the tick of the last one would not.
+void let_the_clock_tick(const DataStamp& stamp) noexcept {
+  constexpr UnixNanos kTick = 10'000'000;
+  const UnixNanos age = file_clock_now() - stamp.mtime;
+  if (age < 0 || age > kTick) return;
+  const timespec rest = to_timespec(kTick - age + kTick);
+  ::nanosleep(&rest, nullptr);
+}
+
+// In this order, for stores through a mapping that outlived its descriptor. One before the sync becomes
+// durable and part of the checksums, though it may have moved the time before. The sync makes the pages
+// read-only again, so that each later one moves the time and is noticed by the second status, or after it.
+//
 // `fdatasync` of a file whose filesystem was synced a moment ago finds nothing to write, but
 // reports the errors of this file.
 Result<Sealed> seal_one(Core& core, const Candidate& file) {
+  struct stat before {};
+  if (::fstat(file.fd.get(), &before) != 0) return fail_errno("status of a backing file");
+  const DataStamp stamp = stamp_of(before);
+  let_the_clock_tick(stamp);
   if (::fdatasync(file.fd.get()) != 0) {
     if (errno == EINTR) return Sealed::kNotReady;
     return Sealed::kPoisoned;
   }
-  struct stat before {};
-  if (::fstat(file.fd.get(), &before) != 0) return fail_errno("status of a backing file");
-  const DataStamp stamp = stamp_of(before);
   std::optional<ObjectRecord> object = TRY(standing_checksums(core, file, stamp));
   if (!object) {
     object = ObjectRecord{.inode = file.inode->number,
@@ -100,11 +116,11 @@ Result<Sealed> seal_one(Core& core, const Candidate& file) {
       if (!sums.ok()) return sums.error();
       object->chunk_crc32c = std::move(*sums);
     }
-    struct stat after {};
-    if (::fstat(file.fd.get(), &after) != 0) return fail_errno("status of a backing file");
-    // A store through a mapping that outlived its descriptor: wait for the next pass.
-    if (stamp_of(after) != stamp) return Sealed::kNotReady;
   }
+  struct stat after {};
+  if (::fstat(file.fd.get(), &after) != 0) return fail_errno("status of a backing file");
+  // Changed meanwhile: wait for the next pass.
+  if (stamp_of(after) != stamp) return Sealed::kNotReady;
   return record_seal(core, file, stamp, *object);
 }
 

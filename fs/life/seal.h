@@ -2,8 +2,8 @@
 // are verified by.
 //
 // It waits for the end of a burst of stores (kQuiet without a new file, kLongestWait at most),
-// then takes the unsealed files that nobody has open for writing, in batches: fdatasync,
-// status, checksums, an equal status again, one commit each, and one sync of the catalog for
+// then takes the unsealed files that nobody has open for writing, in batches: status,
+// fdatasync, checksums, an equal status again, one commit each, and one sync of the catalog for
 // the batch. A file that fails its fdatasync is poisoned.
 //
 // It keeps no queue: what is unsealed is a table of the catalog, so a backlog costs no memory

@@ -100,6 +100,16 @@ Result<AttributesReply> Attributes::attributes(InodeNumber number, const OpenFil
   return reply_of(inode);
 }
 
+// A store through a mapping has moved the modification time of a sealed file, and nobody has looked at it
+// since: other times would hide that its checksums no longer hold. The caller holds the inode's lock.
+Result<void> Attributes::note_mapped_store(Inode& inode, int fd) {
+  if (inode.record.state != DataState::kSealed) return {};
+  struct stat backing {};
+  if (::fstat(fd, &backing) != 0) return fail_errno("status of a backing file");
+  if (is_same_data(stamp_of(backing), inode.record.stamp)) return {};
+  return begin_change(core_, inode, Change::kTimes);
+}
+
 // Size and times of a regular file are its backing file's.
 Result<void> Attributes::change_data(const InodePtr& inode, const SetAttributes& change,
                                      OpenFile* file) {
@@ -124,6 +134,7 @@ Result<void> Attributes::change_data(const InodePtr& inode, const SetAttributes&
   if (change.size && ::ftruncate(fd, static_cast<off_t>(*change.size)) != 0)
     return fail_errno("truncate");
   if (change.atime || change.mtime) {
+    TRY(note_mapped_store(*inode, fd));
     const timespec times[2] = {time_argument(change.atime), time_argument(change.mtime)};
     if (::futimens(fd, times) != 0) return fail_errno("times");
   }

@@ -23,6 +23,7 @@ class Attributes {
  private:
   Result<AttributesReply> reply_of(const InodePtr& inode);
   Result<void> change_data(const InodePtr& inode, const SetAttributes& change, OpenFile* file);
+  Result<void> note_mapped_store(Inode& inode, int fd);
   Result<void> set_acl(Inode& inode, std::string_view name, std::string_view value,
                        const Caller& caller);
 

@@ -52,8 +52,8 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
       const Result<struct stat> backing = (*tier)->status(object);
       if (backing.ok()) {
         const DataStamp now = stamp_of(*backing);
-        if (record.state != DataState::kSealed || inode.writers > 0 || now == record.stamp ||
-            record.nlink == 0)
+        if (record.state != DataState::kSealed || inode.writers > 0 ||
+            is_same_data(now, record.stamp) || record.nlink == 0)
           return *backing;
         if (now.size == record.stamp.size) {
           // A store through a mapping that outlived its descriptor, or an application's own
@@ -64,6 +64,7 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
           next.stamp = now;
           TRY(commit_record(core, inode, std::move(next), std::move(edit)));
           lock.unlock();
+          core.counters.changed_on_purpose.fetch_add(1, std::memory_order_relaxed);
           if (core.on_unwritten) core.on_unwritten(inode.number);
           return *backing;
         }

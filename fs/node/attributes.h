@@ -9,6 +9,12 @@ namespace kvcachefs {
 
 [[nodiscard]] DataStamp stamp_of(const struct stat& backing) noexcept;
 
+// Whether nothing has changed the bytes through a filesystem between the two: every way to do so moves
+// the modification time. A ctime moves by itself, too (chmod).
+[[nodiscard]] constexpr bool is_same_data(const DataStamp& a, const DataStamp& b) noexcept {
+  return a.size == b.size && a.mtime == b.mtime;
+}
+
 // The attributes of an inode whose record and (regular files) backing file's status are given.
 [[nodiscard]] struct stat merge_attributes(InodeNumber number, const InodeRecord& record,
                                            const struct stat* backing) noexcept;

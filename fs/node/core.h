@@ -30,6 +30,8 @@ struct Counters {
   std::atomic<std::uint64_t> poisoned{0};
   std::atomic<std::uint64_t> damaged{0};
   std::atomic<std::uint64_t> lost{0};
+  std::atomic<std::uint64_t> unreadable{0};
+  std::atomic<std::uint64_t> changed_on_purpose{0};
   std::atomic<std::uint64_t> evicted{0};
   std::atomic<std::uint64_t> lookup_hits{0};
   std::atomic<std::uint64_t> lookup_misses{0};

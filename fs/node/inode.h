@@ -71,6 +71,8 @@ struct Inode {
   pid_t creator = 0;
   // Daemon-served: somebody has opened it for reading since it came into memory.
   bool was_read = false;
+  // An object whose bytes are not the sealed ones: nobody opens it any more.
+  ObjectId damaged_object = kNoObject;
   // The backing id of `record.object`, 0: none is registered. One per object: the kernel
   // refuses a second one.
   int backing_id = 0;

@@ -39,6 +39,11 @@ void Learner::load(std::uint64_t name, const Caller& caller, std::int64_t now_ns
   call_and_climb([&] { return state_->load(name, caller, now_ns); });
 }
 
+void Learner::used(std::uint64_t name, std::int64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  state_->used(name, now_ns);
+}
+
 void Learner::forget(std::uint64_t name) {
   const std::lock_guard lock(mutex_);
   state_->forget(name);

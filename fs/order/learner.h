@@ -123,6 +123,9 @@ class Learner {
   void published(std::uint64_t name, std::int64_t now_ns);
   // An open that succeeded, for reading.
   void load(std::uint64_t name, const Caller& caller, std::int64_t now_ns);
+  // It was used, and nothing about the order of names follows from it: of files that are no blocks.
+  // Stored from the first time on.
+  void used(std::uint64_t name, std::int64_t now_ns);
   // The file is gone. What is known of its order stays for up to 10 minutes, for a new store.
   void forget(std::uint64_t name);
   // The process listed a directory: for 60 s its lookups teach nothing and refresh nothing (its

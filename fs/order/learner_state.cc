@@ -131,6 +131,17 @@ Climb LearnerState::load(std::uint64_t name, const Caller& caller, std::int64_t 
   return run_start ? start_climb(found.index) : Climb{};
 }
 
+void LearnerState::used(std::uint64_t name, std::int64_t now_ns) {
+  tick(now_ns);
+  const Found found = find_or_add(name);
+  if (found.index == kNoName) return;
+  if (names_[found.index].stored == 0) {
+    make_stored(found.index, stamp_now());
+  } else {
+    raise(found.index, stamp_now());
+  }
+}
+
 void LearnerState::forget(std::uint64_t name) {
   const NameIndex index = names_.find(name);
   if (index == kNoName) return;

@@ -34,6 +34,7 @@ class LearnerState {
   void store_start(std::uint64_t name, const Caller& caller, std::int64_t now_ns);
   Climb published(std::uint64_t name, std::int64_t now_ns);
   Climb load(std::uint64_t name, const Caller& caller, std::int64_t now_ns);
+  void used(std::uint64_t name, std::int64_t now_ns);
   void forget(std::uint64_t name);
   void enumerated(const Caller& caller, std::int64_t now_ns);
   bool set_parent(std::uint64_t name, std::uint64_t parent, std::int64_t now_ns);

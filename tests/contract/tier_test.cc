@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <set>
@@ -114,6 +115,36 @@ TEST_P(TierContract, QuarantineTakesACopyOutOfUse) {
   EXPECT_ERROR(ENOENT, tier_->open(1, O_RDONLY));
   EXPECT_EQ(std::set<std::uint64_t>{2}, all());
   EXPECT_OK(tier_->quarantine(1)) << "absent is success";
+}
+
+TEST_P(TierContract, QuarantineKeepsTheLastOnes) {
+  for (std::uint64_t object = 1; object <= Tier::kMostQuarantined + 6; ++object) {
+    put(object, "bad");
+    EXPECT_OK(tier_->quarantine(object));
+  }
+  std::set<std::string> kept;
+  for (const auto& entry : std::filesystem::directory_iterator(dir_ / "quarantine"))
+    kept.insert(entry.path().filename().string());
+  EXPECT_EQ(Tier::kMostQuarantined, kept.size());
+  EXPECT_EQ(0u, kept.count("0000000000000006"));
+  EXPECT_EQ(1u, kept.count("0000000000000007"));
+}
+
+TEST_P(TierContract, QuarantineIsBoundedInBytes) {
+  constexpr std::uint64_t kShare = Tier::kMostQuarantinedBytes / 4;
+  for (std::uint64_t object = 1; object <= 6; ++object) {
+    const Result<UniqueFd> fd = tier_->create(object);
+    ASSERT_OK(fd);
+    ASSERT_EQ(0, ::fallocate(fd->get(), 0, 0, static_cast<off_t>(kShare)));
+    EXPECT_OK(tier_->quarantine(object));
+  }
+  std::set<std::string> kept;
+  for (const auto& entry : std::filesystem::directory_iterator(dir_ / "quarantine"))
+    kept.insert(entry.path().filename().string());
+  // What the filesystem needs to know of the blocks counts, too.
+  EXPECT_GE(kept.size(), 3u);
+  EXPECT_LE(kept.size(), 4u);
+  EXPECT_EQ(1u, kept.count("0000000000000006"));
 }
 
 TEST_P(TierContract, ListsEveryObjectAndEndsWhenAsked) {

@@ -51,9 +51,21 @@ TEST_F(ConfigTest, DefaultsAreThoseOfTheHelp) {
   EXPECT_EQ(TransportChoice::kAuto, config->transport);
   EXPECT_FALSE(config->keep_by_default);
   EXPECT_FALSE(config->nvme[0].size.has_value());
+  EXPECT_EQ(VerifyMode::kOpen, config->verify);
+  EXPECT_EQ(8 * kMiB, config->scrub);
   EXPECT_EQ(256 * kMiB, config->metadata_memory);
   EXPECT_EQ(256 * kMiB, config->ring_memory);
   EXPECT_EQ(std::chrono::seconds{20}, config->stop_timeout);
+}
+
+TEST_F(ConfigTest, VerificationAndTheScrubCanBeTurnedOff) {
+  give_device();
+  give("verify", "off");
+  give("scrub", "off");
+  const auto config = load();
+  ASSERT_OK(config) << problem_;
+  EXPECT_EQ(VerifyMode::kOff, config->verify);
+  EXPECT_EQ(0u, config->scrub);
 }
 
 TEST_F(ConfigTest, SizesTakeBothUnitsAndShares) {
@@ -96,6 +108,9 @@ TEST_F(ConfigTest, EveryValueThatIsRefusedIsNamedWithAFix) {
                              {"data-path", "fast", EINVAL, "passthrough"},
                              {"transport", "tcp", EINVAL, "uring"},
                              {"policy", "pin", EINVAL, "keep"},
+                             {"verify", "always", EINVAL, "open"},
+                             {"scrub", "slowly", EINVAL, "off"},
+                             {"scrub", "1", ERANGE, "64 KiB"},
                              {"log-level", "loud", EINVAL, "debug"},
                              {"metadata-memory", "much", EINVAL, "256MiB"},
                              {"metadata-memory", "1TiB", ERANGE, "512"},

@@ -108,6 +108,26 @@ TEST(Status, TextSaysWhatIsKnownOfBlocks) {
   EXPECT_EQ(std::string::npos, status_text(R"({"mountpoint":"/m"})")->find("KV cache"));
 }
 
+TEST(Status, TextSaysWhatWasVerified) {
+  StatusReport report = sample();
+  report.counts.verified_opens = 1234;
+  report.counts.verified_bytes = 5 << 20;
+  report.counts.scrubbed_bytes = 6 << 20;
+  auto text = status_text(status_json(report));
+  ASSERT_OK(text);
+  EXPECT_NE(std::string::npos, text->find("1,234 opens (5 MiB), 6 MiB by the scrub\n"))
+      << *text;
+  EXPECT_TRUE(json::parse(status_json(report))["counts"]["scrub_pass_end"].is_null());
+  report.counts.scrub_pass_end_s = 1'800'000'000;
+  report.counts.changed_on_purpose = 3;
+  text = status_text(status_json(report));
+  ASSERT_OK(text);
+  for (const char* part :
+       {"by the scrub, which was through at 2027-01-1", "3 sealed files changed"})
+    EXPECT_NE(std::string::npos, text->find(part)) << part << "\n" << *text;
+  EXPECT_EQ(std::string::npos, status_text(R"({"mountpoint":"/m"})")->find("scrub"));
+}
+
 TEST(Status, TextSaysWhatModelsFindAndWhatWasEvicted) {
   StatusReport report = sample();
   for (const std::string_view line : {"models", "evicted"})

@@ -148,7 +148,10 @@ TEST(Rename, IsOneCommit) {
 TEST(Rename, UnderKeepWaitsForTheDisk) {
   TestVolume volume({.rocksdb = false,
                      .devices = 1,
-                     .volume = {.keep_by_default = true, .read_only = false}});
+                     .volume = {.keep_by_default = true,
+                                .read_only = false,
+                                .verify = VerifyMode::kOpen,
+                                .scrub_bytes_per_second = 0}});
   EXPECT_TRUE(volume->publish_is_slow());
   const InodeNumber dir = volume.mkdir(kRootInode, "d");
   const Created made = volume.create(kRootInode, "tmp");

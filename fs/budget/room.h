@@ -1,0 +1,59 @@
+// How much of a device may be used, how much of that is left, and how far ahead of the writers room
+// is made. Arithmetic: no I/O, no clock but the one given.
+#pragma once
+
+#include <sys/statvfs.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "backend/base/units.h"
+
+namespace kvcachefs {
+
+// Without a size, a device's budget is this share of what is free or already ours.
+inline constexpr std::uint64_t kDefaultSharePercent = 80;
+
+struct DeviceLimits {
+  std::optional<std::uint64_t> size;             // bytes; nullopt: the default share
+  SizeLimit min_free{.bytes = 0, .percent = 5};  // of the filesystem below, whoever fills it
+};
+
+struct Room {
+  std::uint64_t budget = 0;    // bytes that may be used in all
+  std::int64_t bytes = 0;      // left of it; negative: over
+  std::int64_t inodes = 0;     // left on the filesystem below, above a reserve; negative: over
+  std::uint64_t min_free = 0;  // bytes of the filesystem that stay free
+};
+
+// `used`: bytes of the device's own; nullopt: not known yet, and then only what is free below counts.
+[[nodiscard]] Room room_of(const DeviceLimits& limits, const struct statvfs& below,
+                           std::optional<std::uint64_t> used) noexcept;
+
+// Below `headroom` files are evicted until it is there again. Below `low` closes of written files wait
+// for room, and the writes of newly opened ones are watched.
+struct Marks {
+  std::uint64_t headroom = 0;
+  std::uint64_t low = 0;
+};
+[[nodiscard]] Marks marks_of(std::uint64_t budget, double bytes_per_second) noexcept;
+
+// The highest rate of the last ten seconds, from a count that only grows. One thread.
+class WriteRate {
+ public:
+  // Bytes per second.
+  double measure(std::uint64_t written, std::int64_t now_ns) noexcept;
+
+ private:
+  static constexpr std::size_t kSeconds = 10;
+  static constexpr std::int64_t kShortest = 50'000'000;  // ns between two looks
+
+  std::uint64_t last_written_ = 0;
+  std::int64_t last_ns_ = 0;
+  std::array<double, kSeconds> peaks_{};
+  std::int64_t second_ = 0;
+};
+
+}  // namespace kvcachefs

@@ -1,0 +1,129 @@
+// How many bytes each device holds for us, and what of them could go.
+//
+//   evictable   sealed files of the cache          ─┐ counted when they are sealed, by what their
+//   kept        sealed files that must stay        ─┘ backing files occupy then
+//   live        everything not sealed, and what is open without a name: measured while it is written
+//   leaving     without a name and not open: the reaper has not come to it yet
+//
+// What the last run has left is counted by a walk over the objects in the order of their ids, beside
+// the mount's work. Every step here and every look of the walk is made under the lock of the inode, so
+// a file is either before the walk's front, and its steps count, or the walk will meet it as it is.
+// A walk can be made again (a directory got another policy): its sums replace those before.
+//
+// Any thread; the lock is a leaf. Memory: some 60 bytes a live file, 30 one that is
+// kept or not kept against what its flag says.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "metadata/record.h"
+
+namespace kvcachefs {
+
+// A sealed file's object.
+struct SealedCopy {
+  ObjectId object = kNoObject;
+  std::uint32_t device = 0;  // index into the catalog's device table
+  std::uint64_t bytes = 0;   // allocated
+  bool keep_flag = false;    // its record says kInodeKeep
+  bool kept = false;         // so do its names, or a policy
+};
+
+struct UsageSums {
+  std::uint64_t evictable = 0;
+  std::uint64_t kept = 0;
+  std::uint64_t live = 0;
+  std::uint64_t leaving = 0;
+  std::uint64_t written = 0;  // that live files grew by, since the start
+  bool complete =
+      false;  // false: the walk has not ended, and sealed files of before are missing
+  [[nodiscard]] std::uint64_t all() const noexcept { return evictable + kept + live + leaving; }
+};
+
+class Usage {
+ public:
+  explicit Usage(std::uint32_t devices) : devices_(devices) {}
+
+  // ---- steps; the caller holds the inode's lock ----
+
+  void made(InodeNumber inode, std::uint32_t device);
+  // Of a live file: what it occupies now.
+  void measured(InodeNumber inode, std::uint64_t bytes);
+  void sealed(InodeNumber inode, const SealedCopy& copy);
+  // A sealed file that is written, or truncated.
+  void unsealed(InodeNumber inode, const SealedCopy& copy);
+  // Its flag changed.
+  void keep_flag_changed(const SealedCopy& copy);
+  // A sealed file lost its last name, or its place to a rewrite.
+  void nameless(InodeNumber inode, const SealedCopy& copy, bool is_open);
+  // A live one did, and nobody has it open.
+  void live_nameless(InodeNumber inode, ObjectId object);
+  // A backing file was unlinked, the inode's own or one that a rewrite replaced (no lock is needed).
+  void reaped(InodeNumber inode, ObjectId object);
+  void reaped_object(ObjectId object);
+
+  // ---- the walk; one at a time ----
+
+  // Ids from `first_new` on have not been given yet.
+  void begin_walk(ObjectId first_new);
+  // The caller holds the inode's lock; the copy is sealed and has a name.
+  void walked(const SealedCopy& copy);
+  // All up to and with `last` were met.
+  void passed(ObjectId last);
+  void end_walk();
+
+  [[nodiscard]] UsageSums on(std::uint32_t device) const;
+  [[nodiscard]] std::uint64_t live_files() const;
+
+ private:
+  struct Live {  // and what is leaving
+    std::uint32_t device = 0;
+    std::uint64_t bytes = 0;
+  };
+  struct Sealed {
+    std::int64_t evictable = 0;
+    std::int64_t kept = 0;
+  };
+  // What a walk makes anew.
+  struct Sums {
+    std::vector<Sealed> devices;
+    std::unordered_set<ObjectId> against_flag;
+  };
+
+  void add(const SealedCopy& copy);
+  void remove(const SealedCopy& copy);
+  static void add_to(Sums& sums, const SealedCopy& copy);
+  static void remove_from(Sums& sums, const SealedCopy& copy);
+  [[nodiscard]] bool is_in_walk(ObjectId object) const noexcept {
+    return walking_ && (object >= first_new_ || object <= passed_);
+  }
+  void set_leaving(ObjectId object, std::uint32_t device, std::uint64_t bytes);
+  void set_live(InodeNumber inode, std::uint32_t device, std::uint64_t bytes);
+  [[nodiscard]] bool knows(std::uint32_t device) const noexcept {
+    return device < devices_.size();
+  }
+
+  struct Device {
+    std::uint64_t live = 0;
+    std::uint64_t leaving = 0;
+    std::uint64_t written = 0;
+  };
+
+  mutable std::mutex mutex_;
+  // Under mutex_.
+  std::vector<Device> devices_;
+  std::unordered_map<InodeNumber, Live> live_;
+  std::unordered_map<ObjectId, Live> leaving_;
+  Sums sums_;  // of the last walk that ended, and of the steps since
+  Sums next_;  // of the walk under way
+  bool complete_ = false;
+  bool walking_ = false;
+  ObjectId first_new_ = 0;
+  ObjectId passed_ = 0;
+};
+
+}  // namespace kvcachefs

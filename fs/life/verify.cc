@@ -1,0 +1,241 @@
+#include "fs/life/verify.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "backend/base/clock.h"
+#include "backend/base/log.h"
+#include "fs/life/drop.h"
+#include "fs/life/page_cache.h"
+#include "fs/life/states.h"
+#include "fs/node/attributes.h"
+
+namespace kvcachefs {
+namespace {
+
+// What a disk or its filesystem answers for bytes that it has lost, and not when it is short of
+// something for a moment.
+bool is_bad_medium(int code) noexcept {
+  switch (code) {
+    case EIO:
+    case ENODATA:
+    case EILSEQ:
+    case EREMOTEIO:
+    case EBADMSG:
+    case EUCLEAN:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool has_checksums(const ObjectRecord& record, const DataStamp& stamp) noexcept {
+  return is_same_data(record.sealed, stamp) &&
+         record.chunk_crc32c.size() == (stamp.size + kChecksumChunk - 1) / kChecksumChunk;
+}
+
+}  // namespace
+
+Result<std::optional<Verifier::Subject>> Verifier::find_subject(Inode& inode, ReadWay way) {
+  const std::lock_guard lock(inode.mutex);
+  const InodeRecord& record = inode.record;
+  if (record.state != DataState::kSealed || inode.writers > 0 || record.stamp.size == 0 ||
+      inode.damaged_object == record.object)
+    return std::optional<Subject>{};
+  Tier* tier = TRY(core_.devices->of(inode));
+  Result<UniqueFd> fd = fail(EINVAL, "not opened yet");
+  if (way == ReadWay::kPastCache) fd = tier->open(record.object, O_RDONLY | O_DIRECT);
+  if (!fd.ok() && fd.error().code == EINVAL) {
+    way = ReadWay::kThroughCache;
+    fd = tier->open(record.object, O_RDONLY);
+  }
+  if (!fd.ok()) return fd.error();
+  struct stat status {};
+  if (::fstat(fd->get(), &status) != 0) return fail_errno("status of a backing file");
+  const DataStamp now = stamp_of(status);
+  // Who looks at its status makes of it what it is.
+  if (!is_same_data(now, record.stamp)) return std::optional<Subject>{};
+  return std::optional<Subject>(Subject{.object = record.object,
+                                        .stamp = record.stamp,
+                                        .now = now,
+                                        .write_opens = inode.write_opens,
+                                        .fd = std::move(*fd),
+                                        .way = way});
+}
+
+bool Verifier::is_wanted(Inode& inode, int flags) {
+  if (core_.options.verify != VerifyMode::kOpen || (flags & O_TRUNC) != 0) return false;
+  const Result<std::optional<Subject>> found = find_subject(inode, ReadWay::kThroughCache);
+  if (!found.ok()) return true;  // it has time to find out why
+  if (!*found) return false;
+  const Subject& subject = **found;
+  if (subject.stamp.size > kMostAtOpen) return false;
+  if (subject.now != subject.stamp) return true;
+  if ((flags & O_DIRECT) != 0) return !holds(subject.object);
+  const std::optional<bool> cached = is_cached(subject.fd.get(), subject.stamp.size);
+  // Pages on their way into the cache may be those of a comparison; it was noted before the first.
+  if (cached.value_or(false)) return is_under_way(subject.object);
+  return (cached && core_.passthrough()) || !holds(subject.object);
+}
+
+Result<void> Verifier::verify(const InodePtr& inode, int flags) {
+  const ReadWay way = (flags & O_DIRECT) != 0 ? ReadWay::kPastCache : ReadWay::kThroughCache;
+  std::optional<Subject> subject = TRY(find_subject(*inode, way));
+  if (!subject) return {};
+  const FlightKey key(subject->object, way);
+  std::shared_ptr<Flight> flight;
+  {
+    std::unique_lock lock(mutex_);
+    std::shared_ptr<Flight>& standing = flights_[key];
+    if (standing != nullptr) {
+      flight = standing;
+      landed_.wait(lock, [&flight] { return flight->done; });
+      return flight->outcome;
+    }
+    flight = standing = std::make_shared<Flight>();
+  }
+  opens_under_way_.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t size = subject->stamp.size;
+  Result<void> outcome = compare(inode, std::move(*subject), {});
+  opens_under_way_.fetch_sub(1, std::memory_order_relaxed);
+  verified_opens_.fetch_add(1, std::memory_order_relaxed);
+  verified_bytes_.fetch_add(size, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  flight->outcome = outcome;
+  flight->done = true;
+  flights_.erase(key);
+  landed_.notify_all();
+  return outcome;
+}
+
+Result<void> Verifier::scrub(const InodePtr& inode, ObjectId object,
+                             const std::function<bool(std::uint64_t bytes)>& go_on) {
+  std::optional<Subject> subject = TRY(find_subject(*inode, ReadWay::kPastCache));
+  if (!subject || subject->object != object) return {};
+  return compare(inode, std::move(*subject), go_on);
+}
+
+Result<void> Verifier::compare(const InodePtr& inode, Subject&& subject,
+                               const std::function<bool(std::uint64_t bytes)>& go_on) {
+  std::optional<ObjectRecord> record = TRY(core_.catalog.find_object(subject.object));
+  // fsck has such a file sealed anew.
+  if (!record || !has_checksums(*record, subject.stamp)) return {};
+  const Result<Compared> compared = compare_bytes(*inode, subject, *record, go_on);
+  if (compared.ok() && compared->ended_early) return {};
+  if (compared.ok() && compared->equal) {
+    remember(subject.object);
+    if (subject.now == subject.stamp) return {};
+    return adopt_ctime(*inode, subject, std::move(*record));
+  }
+  if (!compared.ok() && !is_bad_medium(compared.error().code)) {
+    // What was read so far must not pass for verified.
+    if (subject.way == ReadWay::kThroughCache)
+      ::posix_fadvise(subject.fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+    return compared.error();
+  }
+  const Verdict verdict = judge(*inode, subject);
+  if (verdict == Verdict::kNotJudged) return {};
+  if (verdict == Verdict::kFoundBefore) {
+    wait_until_dropped(subject.object);
+    return fail(ESTALE, "its bytes are not the sealed ones");
+  }
+  if (compared.ok()) {
+    log_error("verify inode={} object={} event=differs offset={}", inode->number,
+              subject.object, compared->differs_at);
+  } else {
+    log_error("verify inode={} object={} event=unreadable errno={}", inode->number,
+              subject.object, compared.error().code);
+  }
+  const Result<void> dropped = drop_names(
+      core_, inode->number, compared.ok() ? DropReason::kDamaged : DropReason::kUnreadable);
+  if (!dropped.ok()) {
+    log_error("verify inode={} event=not_dropped errno={} step=\"{}\"", inode->number,
+              dropped.error().code, dropped.error().what);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    dropping_.erase(subject.object);
+    landed_.notify_all();
+  }
+  return fail(ESTALE, "its bytes are not the sealed ones");
+}
+
+Result<Compared> Verifier::compare_bytes(
+    Inode& inode, Subject& subject, const ObjectRecord& record,
+    const std::function<bool(std::uint64_t bytes)>& go_on) {
+  Result<Compared> compared = compare_file(subject.fd.get(), subject.stamp.size,
+                                           record.chunk_crc32c, subject.way, go_on);
+  if (compared.ok() || compared.error().code != EINVAL || subject.way != ReadWay::kPastCache)
+    return compared;
+  // A device that wants another alignment.
+  std::optional<Subject> again = TRY(find_subject(inode, ReadWay::kThroughCache));
+  if (!again || again->object != subject.object)
+    return Compared{.equal = false, .ended_early = true, .differs_at = 0};
+  subject = std::move(*again);
+  return compare_file(subject.fd.get(), subject.stamp.size, record.chunk_crc32c, subject.way,
+                      go_on);
+}
+
+// The bytes are the sealed ones: from now on it is known by its new ctime.
+Result<void> Verifier::adopt_ctime(Inode& inode, const Subject& subject,
+                                   ObjectRecord&& record) {
+  const std::lock_guard lock(inode.mutex);
+  InodeRecord next = inode.record;
+  if (next.object != subject.object || next.state != DataState::kSealed ||
+      next.stamp != subject.stamp)
+    return {};
+  next.stamp = subject.now;
+  record.sealed = subject.now;
+  Edit edit;
+  edit.put_object(subject.object, record);
+  return commit_record(core_, inode, std::move(next), std::move(edit));
+}
+
+// Damage only if nobody can have changed it: not a writer, and not a store through a mapping.
+Verifier::Verdict Verifier::judge(Inode& inode, const Subject& subject) {
+  const std::lock_guard lock(inode.mutex);
+  const InodeRecord& record = inode.record;
+  if (record.object != subject.object || record.state != DataState::kSealed ||
+      inode.writers > 0 || inode.write_opens != subject.write_opens)
+    return Verdict::kNotJudged;
+  struct stat status {};
+  if (::fstat(subject.fd.get(), &status) != 0 || !is_same_data(stamp_of(status), record.stamp))
+    return Verdict::kNotJudged;
+  // Found by two at once, an open and the scrub: the first of them drops its names.
+  if (inode.damaged_object == subject.object) return Verdict::kFoundBefore;
+  inode.damaged_object = subject.object;
+  const std::lock_guard dropping(mutex_);
+  dropping_.insert(subject.object);
+  return Verdict::kDamaged;
+}
+
+void Verifier::wait_until_dropped(ObjectId object) {
+  std::unique_lock lock(mutex_);
+  landed_.wait_for(lock, kLongestDrop, [&] { return dropping_.count(object) == 0; });
+}
+
+bool Verifier::holds(ObjectId object) {
+  const std::lock_guard lock(mutex_);
+  const auto at = verified_at_.find(object);
+  return at != verified_at_.end() && monotonic_now() - at->second < kHoldsFor;
+}
+
+void Verifier::remember(ObjectId object) {
+  const std::int64_t now = monotonic_now();
+  const std::lock_guard lock(mutex_);
+  verified_at_[object] = now;
+  verified_in_order_.emplace_back(object, now);
+  while (verified_in_order_.size() > kMostRemembered) {
+    const auto [oldest, when] = verified_in_order_.front();
+    verified_in_order_.pop_front();
+    const auto at = verified_at_.find(oldest);
+    if (at != verified_at_.end() && at->second == when) verified_at_.erase(at);
+  }
+}
+
+bool Verifier::is_under_way(ObjectId object) {
+  const std::lock_guard lock(mutex_);
+  return flights_.count({object, ReadWay::kThroughCache}) > 0;
+}
+
+}  // namespace kvcachefs

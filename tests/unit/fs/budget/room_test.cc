@@ -1,0 +1,83 @@
+// How much may be used, and how much room there is: by sizes, shares and what others leave free.
+#include "fs/budget/room.h"
+
+#include <gtest/gtest.h>
+
+namespace kvcachefs {
+namespace {
+
+struct statvfs filesystem(std::uint64_t total, std::uint64_t available) {
+  struct statvfs below {};
+  below.f_frsize = 4096;
+  below.f_blocks = total / 4096;
+  below.f_bavail = available / 4096;
+  below.f_files = 1'000'000;
+  below.f_favail = 900'000;
+  return below;
+}
+
+TEST(Room, ASizeBoundsWhatIsOurs) {
+  const Room room = room_of({.size = 10 * kGiB, .min_free = {.bytes = 0, .percent = 5}},
+                            filesystem(100 * kGiB, 80 * kGiB), 4 * kGiB);
+  EXPECT_EQ(10 * kGiB, room.budget);
+  EXPECT_EQ(static_cast<std::int64_t>(6 * kGiB), room.bytes);
+}
+
+TEST(Room, WithoutASizeItIsAShareOfWhatIsFreeOrOurs) {
+  const DeviceLimits limits;
+  const Room empty = room_of(limits, filesystem(100 * kGiB, 50 * kGiB), 0);
+  EXPECT_EQ(50 * kGiB / 100 * 80, empty.budget);
+  // The same filesystem when we have filled some of it.
+  const Room later = room_of(limits, filesystem(100 * kGiB, 30 * kGiB), 20 * kGiB);
+  EXPECT_EQ(empty.budget, later.budget);
+  EXPECT_EQ(static_cast<std::int64_t>(later.budget - 20 * kGiB), later.bytes);
+}
+
+TEST(Room, WhatStaysFreeStaysFreeWhoeverFillsIt) {
+  const Room room = room_of({.size = 50 * kGiB, .min_free = {.bytes = 0, .percent = 5}},
+                            filesystem(100 * kGiB, 3 * kGiB), 10 * kGiB);
+  EXPECT_EQ(5 * kGiB, room.min_free);
+  EXPECT_EQ(-static_cast<std::int64_t>(2 * kGiB), room.bytes);
+}
+
+TEST(Room, ABudgetIsNeverMoreThanThereIs) {
+  const Room room = room_of({.size = 500 * kGiB, .min_free = {.bytes = 5 * kGiB, .percent = 0}},
+                            filesystem(100 * kGiB, 90 * kGiB), 0);
+  EXPECT_EQ(95 * kGiB, room.budget);
+}
+
+TEST(Room, WhatIsNotCountedYetIsNotHeldAgainstUs) {
+  const Room room = room_of({.size = 1 * kGiB, .min_free = {.bytes = 0, .percent = 5}},
+                            filesystem(100 * kGiB, 50 * kGiB), std::nullopt);
+  EXPECT_EQ(static_cast<std::int64_t>(45 * kGiB), room.bytes);
+}
+
+TEST(Room, InodesRunOutToo) {
+  struct statvfs below = filesystem(100 * kGiB, 90 * kGiB);
+  below.f_favail = 9'000;
+  EXPECT_EQ(-1'000, room_of({}, below, 0).inodes);
+  below.f_files = 0;  // a filesystem that does not count them
+  EXPECT_EQ(INT64_MAX, room_of({}, below, 0).inodes);
+}
+
+TEST(Room, HeadroomFollowsTheWritersWithinBounds) {
+  const std::uint64_t budget = 64 * kGiB;
+  EXPECT_EQ(budget / 64, marks_of(budget, 0).headroom);
+  EXPECT_EQ(2 * kGiB, marks_of(budget, 4.0 * kGiB).headroom);
+  EXPECT_EQ(budget / 8, marks_of(budget, 1e15).headroom);
+  EXPECT_EQ(1 * kGiB, marks_of(budget, 4.0 * kGiB).low);
+}
+
+TEST(WriteRate, IsThePeakOfTenSeconds) {
+  WriteRate rate;
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  std::int64_t now = 100 * kSecond;
+  EXPECT_EQ(0, rate.measure(0, now));
+  EXPECT_EQ(1000, rate.measure(1000, now += kSecond));
+  EXPECT_EQ(1000, rate.measure(1100, now += kSecond));
+  for (int i = 0; i < 9; ++i) rate.measure(1200, now += kSecond);
+  EXPECT_LE(rate.measure(1200, now += kSecond), 100);
+}
+
+}  // namespace
+}  // namespace kvcachefs

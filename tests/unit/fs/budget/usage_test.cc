@@ -1,0 +1,114 @@
+// What occupies a device: each step of a file's life moves its bytes, whatever the walk has seen.
+#include "fs/budget/usage.h"
+
+#include <gtest/gtest.h>
+
+namespace kvcachefs {
+namespace {
+
+SealedCopy copy(ObjectId object, std::uint64_t bytes, bool flag = false, bool kept = false) {
+  return {.object = object, .device = 0, .bytes = bytes, .keep_flag = flag, .kept = kept};
+}
+// A mount that found nothing.
+void start_empty(Usage& usage) {
+  usage.begin_walk(1);
+  usage.end_walk();
+}
+
+TEST(Usage, FollowsAFileFromItsMakingToItsEnd) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.made(5, 0);
+  usage.measured(5, 4096);
+  usage.measured(5, 8192);
+  EXPECT_EQ(8192U, usage.on(0).live);
+  EXPECT_EQ(8192U, usage.on(0).written);
+  usage.sealed(5, copy(6, 12288));
+  EXPECT_EQ(0U, usage.on(0).live);
+  EXPECT_EQ(12288U, usage.on(0).evictable);
+  EXPECT_EQ(12288U, usage.on(0).written);
+  usage.nameless(5, copy(6, 12288), false);
+  EXPECT_EQ(12288U, usage.on(0).leaving);
+  EXPECT_EQ(12288U, usage.on(0).all());
+  usage.reaped(5, 6);
+  EXPECT_EQ(0U, usage.on(0).all());
+  EXPECT_EQ(0U, usage.live_files());
+}
+
+TEST(Usage, WhatIsOpenWithoutANameIsNotLeaving) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.made(5, 0);
+  usage.sealed(5, copy(6, 4096));
+  usage.nameless(5, copy(6, 4096), true);
+  EXPECT_EQ(0U, usage.on(0).leaving);
+  EXPECT_EQ(4096U, usage.on(0).live);
+  usage.reaped(5, 6);
+  EXPECT_EQ(0U, usage.on(0).all());
+}
+
+TEST(Usage, AWriterMakesItLiveAgain) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.made(5, 0);
+  usage.sealed(5, copy(6, 4096));
+  usage.unsealed(5, copy(6, 4096));
+  usage.measured(5, 16384);
+  EXPECT_EQ(0U, usage.on(0).evictable);
+  EXPECT_EQ(16384U, usage.on(0).live);
+  EXPECT_EQ(16384U, usage.on(0).written);
+}
+
+TEST(Usage, KeptByAFlagOrByAPolicy) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.sealed(5, copy(6, 100, true, true));
+  usage.sealed(7, copy(8, 10, false, true));
+  usage.sealed(9, copy(10, 1));
+  EXPECT_EQ(110U, usage.on(0).kept);
+  EXPECT_EQ(1U, usage.on(0).evictable);
+  usage.keep_flag_changed(copy(10, 1, true, true));
+  EXPECT_EQ(111U, usage.on(0).kept);
+  EXPECT_EQ(0U, usage.on(0).evictable);
+  // Who takes it away need not know why it was kept.
+  usage.nameless(7, copy(8, 10), false);
+  EXPECT_EQ(101U, usage.on(0).kept);
+}
+
+TEST(Usage, AWalkCountsWhatWasThereAndStepsCountOnce) {
+  Usage usage(1);
+  usage.begin_walk(100);
+  EXPECT_FALSE(usage.on(0).complete);
+  usage.walked(copy(10, 1000));
+  // Before the front: its step counts. Beyond: the walk will not meet it as it was.
+  usage.nameless(1, copy(10, 1000), false);
+  usage.unsealed(2, copy(20, 500));
+  usage.walked(copy(30, 7));
+  usage.passed(50);
+  usage.sealed(2, copy(20, 600));
+  usage.sealed(60, copy(101, 9));
+  usage.end_walk();
+  const UsageSums sums = usage.on(0);
+  EXPECT_TRUE(sums.complete);
+  EXPECT_EQ(616U, sums.evictable);
+  EXPECT_EQ(0U, sums.live);
+  EXPECT_EQ(1000U, sums.leaving);
+}
+
+TEST(Usage, AnotherWalkTakesTheFirstOnesPlace) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.sealed(1, copy(2, 100));
+  usage.sealed(3, copy(4, 50));
+  usage.begin_walk(10);
+  usage.walked(copy(2, 100, false, true));
+  EXPECT_EQ(150U, usage.on(0).evictable);
+  usage.sealed(11, copy(12, 5));
+  usage.walked(copy(4, 50));
+  usage.end_walk();
+  EXPECT_EQ(55U, usage.on(0).evictable);
+  EXPECT_EQ(100U, usage.on(0).kept);
+}
+
+}  // namespace
+}  // namespace kvcachefs
