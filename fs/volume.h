@@ -27,7 +27,6 @@
 
 #include "backend/base/result.h"
 #include "backend/tier.h"
-#include "fs/budget/budget_options.h"
 #include "fs/known/use_table.h"
 #include "fs/life/drop_history.h"
 #include "fs/node/ports.h"
@@ -115,7 +114,6 @@ struct VolumeOptions {
   bool read_only = false;
   VerifyMode verify = VerifyMode::kOpen;
   std::uint64_t scrub_bytes_per_second = 0;  // 0: no scrub
-  BudgetOptions budget = {};
 };
 
 // Whether an open verifies what it finds wanting.
@@ -141,9 +139,6 @@ struct VolumeCounts {
   std::uint64_t poisoned = 0;
   std::uint64_t damaged = 0;
   std::uint64_t lost = 0;
-  std::uint64_t leases = 0;
-  std::uint64_t leases_ended_early = 0;
-  std::uint64_t slowed = 0;              // closes that waited for room
   std::uint64_t unreadable = 0;          // of those damaged: the device could not read them
   std::uint64_t changed_on_purpose = 0;  // sealed files that a user changed: sealed anew
   std::uint64_t verified_opens = 0;
@@ -214,8 +209,7 @@ class Volume {
   // ---- attributes and xattrs ----
   // `file`, when the kernel names one: a file that came second to the file of its prefix hash has
   // attributes only for those that have it open.
-  Result<AttributesReply> attributes(InodeNumber inode, const OpenFile* file = nullptr,
-                                     const Caller& caller = {});
+  Result<AttributesReply> attributes(InodeNumber inode, const OpenFile* file = nullptr);
   Result<AttributesReply> set_attributes(InodeNumber inode, const SetAttributes& change,
                                          OpenFile* file, const Caller& caller);
   // `flags`: XATTR_CREATE, XATTR_REPLACE. An access ACL takes the set-group-ID bit away from who
@@ -283,8 +277,6 @@ class Volume {
   [[nodiscard]] const std::vector<std::unique_ptr<Tier>>& devices() const noexcept;
   // Of the device at that place in devices(); nullopt: they are being counted.
   [[nodiscard]] std::optional<std::uint64_t> objects_on(std::size_t device) const;
-  // What occupies the device at that place in devices(), and the room left, as of the last look.
-  [[nodiscard]] DeviceRoom room_on(std::size_t device) const;
   // What is known of the order of blocks.
   [[nodiscard]] const order::Learner& order() const noexcept;
 

@@ -27,9 +27,7 @@ class Files {
   Result<std::size_t> read(OpenFile& file, std::span<std::byte> out, std::uint64_t offset);
   Result<std::size_t> write(OpenFile& file, std::span<const std::byte> data,
                             std::uint64_t offset, const Caller& caller);
-  // Waits for room when writers outrun the evictor (flush_is_slow() says so before).
   Result<void> flush(OpenFile& file, const Caller& caller);
-  [[nodiscard]] bool flush_is_slow(const OpenFile& file) noexcept;
   void release(OpenFile& file);
   Result<void> fsync(OpenFile& file, bool data_only);
   Result<void> fallocate(OpenFile& file, int mode, std::uint64_t offset, std::uint64_t length,
@@ -48,7 +46,7 @@ class Files {
   void release_all();
 
  private:
-  Result<struct stat> check_stands(Inode& inode);
+  Result<void> check_stands(Inode& inode);
   Result<Opened> open_locked(const InodePtr& inode, int flags, UniqueFd fd, pid_t opener,
                              std::unique_lock<std::mutex>& lock);
   Result<Created> finish_create(Namespace::Made&& made, int flags, pid_t opener);
@@ -58,10 +56,6 @@ class Files {
   Result<void> strip_on_write(OpenFile& file, const Caller& caller);
   Result<bool> is_empty_and_unfinished(Inode& inode);
   Result<void> check_unfinished(Inode& inode);
-  Result<void> check_room(OpenFile& file, int fd, std::uint64_t end);
-  void poison(Inode& inode);
-  void store_done(Inode& inode);
-  static std::optional<std::uint32_t> device_of(Inode& inode);
 
   Core& core_;
   Namespace& names_;

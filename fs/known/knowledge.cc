@@ -267,16 +267,7 @@ void Knowledge::removed(std::uint64_t block) {
   if (block != 0) note(order::Note::What::kRemoved, block, kNobody);
 }
 
-void Knowledge::listed(pid_t thread) {
-  const std::int64_t at = now();
-  crawlers_.listed(processes_.caller(thread, at), at);
-  note(order::Note::What::kListed, 0, thread);
-}
-
-bool Knowledge::is_crawling(pid_t thread) {
-  const std::int64_t at = now();
-  return crawlers_.any(at) && crawlers_.has(processes_.caller(thread, at), at);
-}
+void Knowledge::listed(pid_t thread) { note(order::Note::What::kListed, 0, thread); }
 
 Result<std::uint64_t> Knowledge::number_of(InodeNumber inode) {
   // An inode has few names; those of a session's links are not blocks.

@@ -20,7 +20,6 @@
 #include <string_view>
 #include <vector>
 
-#include "fs/known/crawlers.h"
 #include "fs/known/file_policy.h"
 #include "fs/known/order_feed.h"
 #include "fs/known/place.h"
@@ -142,12 +141,6 @@ class Knowledge {
     feed_.settle();
     return learner_;
   }
-  // The same without waiting for what is needed: the learner knows all that has happened so far.
-  void settle() { feed_.settle(); }
-  // Whether one of the inode's names is a block's. Two or three reads of the database.
-  [[nodiscard]] bool is_block(InodeNumber inode) { return number_of(inode).ok(); }
-  // Whether the process lists directories: its lookups are no uses.
-  [[nodiscard]] bool is_crawling(pid_t thread);
   // From when the mount answers on; before and afterwards the learner is told at once.
   void start() { feed_.start(); }
   void stop() { feed_.stop(); }
@@ -194,7 +187,6 @@ class Knowledge {
   Places places_;
   UseTable uses_;
   Processes processes_;
-  Crawlers crawlers_;
   order::Learner learner_;
   OrderFeed feed_{learner_};
   const std::int64_t began_wall_ns_;

@@ -27,8 +27,7 @@ Obituary prepare_obituary(Core& core, const Inode& inode, InodeNumber directory,
 
 // One name at a time, each in a commit of its own: a file with a million links must not become
 // one huge batch. The inode goes with its last name.
-// True: look for another one. `last`: it was the last, and went.
-Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason, bool& last) {
+Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason) {
   std::vector<std::pair<InodeNumber, std::string>> links =
       TRY(core.catalog.list_links(inode->number, 1));
   InodePtr parent;
@@ -71,8 +70,7 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
   if (parent != nullptr && core.notifications != nullptr) {
     core.notifications->invalidate_entry(links.front().first, links.front().second);
   }
-  last = inode->record.nlink == 0;
-  return !last;
+  return inode->record.nlink > 0;
 }
 
 // One of its paths for the log, relative to the root of the mount; empty: it has none.
@@ -113,11 +111,9 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
   const bool is_told = reason != DropReason::kIncomplete && !is_eviction(reason);
   const std::string path = is_told ? path_of(core, number) : std::string{};
   // At most one round a name, and one more for each rename that comes between.
-  bool last = false;
-  while (TRY(drop_one_name(core, inode, reason, last))) {
+  while (TRY(drop_one_name(core, inode, reason))) {
   }
-  // Two that evict the same file both come here.
-  if (last || !is_eviction(reason)) {
+  {
     const std::lock_guard lock(inode->mutex);
     core.drops.count(reason, inode->record.stamp.size);
   }
@@ -154,6 +150,7 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
     case DropReason::kRoom:
     case DropReason::kExpired:
     case DropReason::kAsked:
+      core.counters.evicted.fetch_add(1, std::memory_order_relaxed);
       break;
   }
   return {};

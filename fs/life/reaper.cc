@@ -16,7 +16,6 @@ constexpr std::chrono::milliseconds kGather{50};
 struct Doomed {
   ObjectId object;
   std::uint32_t device;
-  InodeNumber inode;  // 0: it was replaced by a rewrite
 };
 
 }  // namespace
@@ -109,8 +108,7 @@ Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers) {
     for (const ObjectId object : {record->object, record->previous_object}) {
       if (object == kNoObject) continue;
       const Result<std::uint32_t> device = core_.devices->index_of(object);
-      if (device.ok())
-        doomed.push_back({object, *device, object == record->object ? number : 0});
+      if (device.ok()) doomed.push_back({object, *device});
       edit.remove_object(object, device.ok() ? *device : kNoDevice);
     }
     if ((record->flags & kInodeHasXattr) != 0) {
@@ -131,9 +129,7 @@ Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers) {
   if (!doomed.empty()) TRY(core_.catalog.sync());
   for (const Doomed& copy : doomed) {
     const Result<void> removed = core_.devices->at(copy.device).remove(copy.object);
-    if (removed.ok()) {
-      core_.budget.usage().reaped(copy.inode, copy.object);
-    } else {
+    if (!removed.ok()) {
       edit.put_orphan_object(copy.object, copy.device);  // again at the next start
       log_warn("unlink of a backing file failed object={} errno={}", copy.object,
                removed.error().code);
@@ -157,7 +153,6 @@ Result<bool> Reaper::reap_objects() {
     }
     const Result<void> removed = core_.devices->at(orphan.device).remove(orphan.id);
     if (removed.ok()) {
-      core_.budget.usage().reaped_object(orphan.id);
       edit.remove_orphan_object(orphan.id);
     } else {
       log_warn("unlink of a backing file failed object={} errno={}", orphan.id,

@@ -234,13 +234,9 @@ void Sealer::pass() {
         first_left = std::min(first_left, file.inode->number);
         continue;
       }
-      note_policy(core_, *file.inode);
       const Result<Sealed> outcome = seal_one(core_, file);
       if (outcome.ok() && *outcome == Sealed::kYes) {
         ++sealed;
-        // A block is known by its name already.
-        if (!core_.knowledge.is_block(file.inode->number))
-          core_.budget.used(file.inode->number);
         // Counted as sealed only after the sync below.
         core_.counters.unsealed.fetch_add(1, std::memory_order_relaxed);
       } else if (outcome.ok() && *outcome == Sealed::kPoisoned) {

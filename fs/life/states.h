@@ -36,12 +36,6 @@ void enter_state(InodeNumber number, InodeRecord& record, DataState state, Edit&
 // Keeps the count of unsealed files, after a commit.
 void count_unsealed(Core& core, DataState before, DataState after) noexcept;
 
-// Notes in the inode whether its names keep it. Without its lock.
-void note_policy(Core& core, Inode& inode);
-
-// Makes a record that was committed what the inode is. The caller holds the inode's lock.
-void store_record(Core& core, Inode& inode, InodeRecord&& next);
-
 // Commits, and makes the copy what the inode is. The caller holds the inode's lock. Errors:
 // those of Catalog::commit(); the inode is as it was then.
 Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit);

@@ -78,7 +78,7 @@ Result<bool> has_privileges(Core& core, const Inode& inode) {
   return TRY(core.catalog.find_xattr(inode.number, kCapabilityXattr)).has_value();
 }
 
-Result<AttributesReply> Attributes::reply_of(const InodePtr& inode, const Caller* user) {
+Result<AttributesReply> Attributes::reply_of(const InodePtr& inode) {
   std::optional<struct stat> backing;
   if (inode->is_file()) {
     Result<struct stat> checked = checked_status(core_, *inode);
@@ -89,20 +89,15 @@ Result<AttributesReply> Attributes::reply_of(const InodePtr& inode, const Caller
     backing = *checked;
   }
   const std::lock_guard lock(inode->mutex);
-  if (user != nullptr && inode->evicting) return fail(ESTALE, "being evicted");
-  if (user != nullptr && backing) core_.budget.answered(*inode, *backing, user->uid);
   return AttributesReply{.attributes = merge_attributes(inode->number, inode->record,
                                                         backing ? &*backing : nullptr),
                          .birth = to_timespec(inode->record.btime),
                          .timeout_s = attribute_timeout(*inode)};
 }
 
-Result<AttributesReply> Attributes::attributes(InodeNumber number, const OpenFile* file,
-                                               const Caller& caller) {
-  if (file != nullptr) return reply_of(file->inode);
-  const InodePtr inode = TRY(core_.table.get(number));
-  const bool wanted = inode->is_file() && !core_.knowledge.is_crawling(caller.pid);
-  return reply_of(inode, wanted ? &caller : nullptr);
+Result<AttributesReply> Attributes::attributes(InodeNumber number, const OpenFile* file) {
+  const InodePtr inode = file != nullptr ? file->inode : TRY(core_.table.get(number));
+  return reply_of(inode);
 }
 
 // A store through a mapping has moved the modification time of a sealed file, and nobody has looked at it

@@ -11,8 +11,7 @@ class Attributes {
   explicit Attributes(Core& core) : core_(core) {}
 
   // As the methods of the same names in fs/volume.h.
-  Result<AttributesReply> attributes(InodeNumber inode, const OpenFile* file,
-                                     const Caller& caller);
+  Result<AttributesReply> attributes(InodeNumber inode, const OpenFile* file);
   Result<AttributesReply> set_attributes(InodeNumber inode, const SetAttributes& change,
                                          OpenFile* file, const Caller& caller);
   Result<void> set_xattr(InodeNumber inode, std::string_view name, std::string_view value,
@@ -22,8 +21,7 @@ class Attributes {
   Result<void> remove_xattr(InodeNumber inode, std::string_view name);
 
  private:
-  // `user`: who asked by name, and gets a lease by that.
-  Result<AttributesReply> reply_of(const InodePtr& inode, const Caller* user = nullptr);
+  Result<AttributesReply> reply_of(const InodePtr& inode);
   Result<void> change_data(const InodePtr& inode, const SetAttributes& change, OpenFile* file);
   Result<void> note_mapped_store(Inode& inode, int fd);
   Result<void> set_acl(Inode& inode, std::string_view name, std::string_view value,

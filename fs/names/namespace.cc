@@ -4,8 +4,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 
-#include <algorithm>
-
 #include "backend/base/log.h"
 #include "fs/acl/acl.h"
 #include "fs/life/drop.h"
@@ -83,23 +81,19 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
   return fail(ENOENT, "its backing file is lost");
 }
 
-Result<Entry> Namespace::entry_of(const InodePtr& inode, const Caller* user) {
+Result<Entry> Namespace::entry_of(const InodePtr& inode) {
   std::optional<struct stat> backing;
   if (inode->is_file()) backing = TRY(checked_status(core_, *inode));
   Entry entry;
   entry.inode = inode->number;
   {
     const std::lock_guard lock(inode->mutex);
-    if (inode->evicting) return fail(ENOENT, "being evicted");
-    if (user != nullptr && backing) core_.budget.answered(*inode, *backing, user->uid);
     entry.generation = inode->record.generation;
     entry.attributes =
         merge_attributes(inode->number, inode->record, backing ? &*backing : nullptr);
     entry.attribute_timeout_s = attribute_timeout(*inode);
   }
   entry.entry_timeout_s = kEntryTimeout;
-  if (inode->is_file())
-    entry.entry_timeout_s = std::min(kEntryTimeout, core_.budget.longest_timeout_s());
   core_.table.add_lookup(inode);
   return entry;
 }
@@ -148,9 +142,7 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
     core_.counters.lookup_misses.fetch_add(1, std::memory_order_relaxed);
     return fail(ENOENT, "being written");
   }
-  const bool wanted = (*inode)->is_file() && !core_.knowledge.is_crawling(caller.pid);
-  Result<Entry> entry = entry_of(*inode, wanted ? &caller : nullptr);
-  if (wanted && !block && entry.ok()) core_.budget.used(dentry->inode);
+  Result<Entry> entry = entry_of(*inode);
   if (block && (*inode)->is_file()) {
     if (!block->temporary) (*inode)->block.store(block->number, std::memory_order_relaxed);
     (*inode)->series.store(block->series, std::memory_order_relaxed);
@@ -163,25 +155,11 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
   return entry;
 }
 
-// Lookups say that it is not there, so who makes it anew must not find it.
-Result<void> Namespace::finish_eviction(InodeNumber parent, std::string_view name) {
-  const std::optional<DentryRecord> standing = TRY(core_.catalog.find_dentry(parent, name));
-  if (!standing) return {};
-  const InodePtr inode = core_.table.find(standing->inode);
-  if (inode == nullptr) return {};
-  {
-    const std::lock_guard lock(inode->mutex);
-    if (!inode->evicting) return {};
-  }
-  return drop_names(core_, inode->number, DropReason::kRoom);
-}
-
 Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view name,
                                         const NewInode& what, const Caller& caller) {
   const bool nameless = name.empty();
   if (!nameless) TRY(check_name(name));
   const InodePtr directory = TRY(core_.table.get(parent));
-  if (!nameless) TRY(finish_eviction(parent, name));
   const InodeNumber number = TRY(core_.catalog.next_id());
   const UnixNanos now = file_clock_now();
   InodeRecord record;
@@ -264,10 +242,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   made.inode = core_.table.insert(number, std::move(record));
   // Its number is greater than the directory's, whose lock is held.
   const std::lock_guard inode_lock(made.inode->mutex);
-  if (S_ISREG(what.mode)) {
-    made.inode->device = made.copy.device;
-    core_.budget.made(number, made.copy.device);
-  }
+  if (S_ISREG(what.mode)) made.inode->device = made.copy.device;
   if (made.block) {
     made.inode->block.store(made.block->number, std::memory_order_relaxed);
     made.inode->series.store(made.block->series, std::memory_order_relaxed);

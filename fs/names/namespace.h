@@ -48,8 +48,7 @@ class Namespace {
   Result<Made> make(InodeNumber parent, std::string_view name, const NewInode& what,
                     const Caller& caller);
   // The entry of an inode in memory, with one lookup counted.
-  // `user`: who asked for it by name, and gets a lease by that. ENOENT: it is being evicted.
-  Result<Entry> entry_of(const InodePtr& inode, const Caller* user = nullptr);
+  Result<Entry> entry_of(const InodePtr& inode);
 
   // Before the mount answers.
   Result<void> load_native_map() { return native_.load(core_.catalog); }
@@ -57,7 +56,6 @@ class Namespace {
 
  private:
   Result<InodeNumber> parent_of(InodeNumber directory);
-  Result<void> finish_eviction(InodeNumber parent, std::string_view name);
   // unlink and rmdir; `directory`: which of them.
   Result<void> remove_name(InodeNumber parent, std::string_view name, bool directory);
   // The steps of a rename (rename.cc).

@@ -23,7 +23,10 @@ struct Changes {
   Result<void> commit(Core& core, Edit&& edit) {
     for (const auto& [inode, record] : records) edit.put_inode(inode->number, record);
     TRY(core.catalog.commit(std::move(edit)));
-    for (auto& [inode, record] : records) store_record(core, *inode, std::move(record));
+    for (auto& [inode, record] : records) {
+      count_unsealed(core, inode->record.state, record.state);
+      inode->record = std::move(record);
+    }
     return {};
   }
 };
@@ -298,7 +301,6 @@ void Namespace::tell_stored(const Renaming& call, bool moved, const Caller& call
   const std::uint64_t to = block_at(call.moved, call.at_target);
   const std::uint64_t back = call.exchange ? block_at(call.replaced, call.at_source) : 0;
   if (to != 0) knowledge.named(*call.moved, to, caller.pid);
-  if (to == 0 && call.moved->is_file()) core_.budget.used(call.moved->number);
   if (back != 0) knowledge.named(*call.replaced, back, caller.pid);
 }
 

@@ -12,7 +12,6 @@
 #include <initializer_list>
 #include <memory>
 
-#include "fs/budget/budget.h"
 #include "fs/known/knowledge.h"
 #include "fs/life/drop_history.h"
 #include "fs/node/devices.h"
@@ -33,6 +32,7 @@ struct Counters {
   std::atomic<std::uint64_t> lost{0};
   std::atomic<std::uint64_t> unreadable{0};
   std::atomic<std::uint64_t> changed_on_purpose{0};
+  std::atomic<std::uint64_t> evicted{0};
   std::atomic<std::uint64_t> lookup_hits{0};
   std::atomic<std::uint64_t> lookup_misses{0};
   std::atomic<std::uint64_t> duplicates{0};
@@ -50,8 +50,7 @@ struct Core {
         notifications(its_notifications),
         table(its_catalog, [this](const Inode& inode) { unreferenced(inode); }),
         knowledge(its_catalog, table,
-                  its_options.keep_by_default ? FilePolicy::kKeep : FilePolicy::kCache),
-        budget(*devices, knowledge, its_options.budget) {}
+                  its_options.keep_by_default ? FilePolicy::kKeep : FilePolicy::kCache) {}
 
   [[nodiscard]] bool passthrough() const noexcept {
     return backing_ids != nullptr && backing_ids->available();
@@ -80,7 +79,6 @@ struct Core {
       on_sync_wanted;  // a commit should reach the disk soon, nobody waits for it
   InodeTable table;    // its end calls unreferenced()
   Knowledge knowledge;
-  Budget budget;
 };
 
 // Locks several inodes without a deadlock: in the order of their numbers, each once. Null

@@ -71,12 +71,6 @@ struct Inode {
   pid_t creator = 0;
   // Daemon-served: somebody has opened it for reading since it came into memory.
   bool was_read = false;
-  // It is being evicted: whoever looks for it finds a miss already.
-  bool evicting = false;
-  // Its names, or what directories were told, keep it: as of its seal, or of the last count.
-  bool kept = false;
-  // Of an unpublished file that is open for writing: what Budget::danger() was then.
-  std::uint64_t danger_at_open = 0;
   // An object whose bytes are not the sealed ones: nobody opens it any more.
   ObjectId damaged_object = kNoObject;
   // The backing id of `record.object`, 0: none is registered. One per object: the kernel
