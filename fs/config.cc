@@ -188,16 +188,43 @@ Result<void> set_scrub(Config& config, std::string_view value, std::string& prob
   return set;
 }
 
-Result<void> set_stop_timeout(Config& config, std::string_view value, std::string& problem) {
-  const auto timeout = parse_duration(value, std::chrono::nanoseconds{0}, kMaxStopTimeout);
-  if (!timeout) {
-    if (timeout.error().code == ERANGE) {
-      return refuse(problem, fmt::format("'{}' is out of bounds: give 0s to 10min", value),
+template <std::chrono::nanoseconds Config::*field>
+Result<void> set_duration(Config& config, std::string_view value, std::chrono::nanoseconds min,
+                          std::chrono::nanoseconds max, std::string_view bounds,
+                          std::string_view example, std::string& problem) {
+  const auto duration = parse_duration(value, min, max);
+  if (!duration) {
+    if (duration.error().code == ERANGE) {
+      return refuse(problem, fmt::format("'{}' is out of bounds: give {}", value, bounds),
                     ERANGE);
     }
-    return refuse(problem, fmt::format("'{}' is not a duration: write 20s or 1min", value));
+    return refuse(problem, fmt::format("'{}' is not a duration: write {}", value, example));
   }
-  config.stop_timeout = *timeout;
+  config.*field = *duration;
+  return {};
+}
+
+Result<void> set_stop_timeout(Config& config, std::string_view value, std::string& problem) {
+  return set_duration<&Config::stop_timeout>(config, value, std::chrono::nanoseconds{0},
+                                             kMaxStopTimeout, "0s to 10min", "20s or 1min",
+                                             problem);
+}
+
+Result<void> set_lease(Config& config, std::string_view value, std::string& problem) {
+  return set_duration<&Config::lease>(config, value, kMinLease, kMaxLease, "1s to 1h",
+                                      "60s or 5min", problem);
+}
+
+Result<void> set_min_free(Config& config, std::string_view value, std::string& problem) {
+  const auto limit = parse_size_limit(value, 0);
+  if (!limit && limit.error().code != ERANGE)
+    return refuse(problem, fmt::format("'{}' is not a size: write 50GiB or 5%", value));
+  if (!limit || limit->percent > 50) {
+    return refuse(problem,
+                  fmt::format("'{}' is out of bounds: give a size, or 1% to 50%", value),
+                  ERANGE);
+  }
+  config.min_free = *limit;
   return {};
 }
 
@@ -223,7 +250,7 @@ constexpr std::array kSettings = {
             "least "
             "one, at most 64. SIZE is how much of it may be used: 64MiB to 8EiB (2TiB, 500GB), "
             "or a "
-            "share of the filesystem (80%); default 100%",
+            "share of the filesystem (80%). Default: 80% of what is free or already ours",
             set_nvme},
     Setting{
         "state", "DIR", kValue, true, true,
@@ -250,6 +277,14 @@ constexpr std::array kSettings = {
         "What a closed file is: cache (after a power cut it is exact or gone) or keep (each "
         "close waits until the disk has it). Default: cache",
         set_policy},
+    Setting{"min-free", "SIZE", kValue, true, true,
+            "What stays free on the filesystem of each nvme directory, whoever fills it: files "
+            "are evicted before. A size, or a share (1% to 50%). Default: 5%",
+            set_min_free},
+    Setting{"lease", "TIME", kValue, true, true,
+            "How long a file that was looked up or opened stays readable at least, 1s to 1h. "
+            "Default: 60s",
+            set_lease},
     Setting{
         "verify", "WHEN", kValue, true, true,
         "When the bytes of a sealed file are compared with their checksums: open (when an "

@@ -29,7 +29,7 @@ enum class TransportChoice : std::uint8_t { kAuto, kUring, kDev };
 
 struct DeviceSetting {
   std::string path;
-  std::optional<SizeLimit> size;  // nullopt: all of the filesystem below
+  std::optional<SizeLimit> size;  // nullopt: 80 % of what is free or ours (fs/budget/room.h)
   // As the user wrote it, for `status`.
   std::string size_text;
 };
@@ -42,6 +42,8 @@ inline constexpr std::uint64_t kMaxMetadataMemory = 512 * kMiB;
 inline constexpr std::uint64_t kMinRingMemory = 4 * kMiB;
 inline constexpr std::uint64_t kMaxRingMemory = 4 * kGiB;
 inline constexpr std::chrono::seconds kMaxStopTimeout{600};
+inline constexpr std::chrono::seconds kMinLease{1};
+inline constexpr std::chrono::seconds kMaxLease{3600};
 // Slower, a pass takes years; faster, it is no background.
 inline constexpr std::uint64_t kMinScrub = 64 * kKiB;
 inline constexpr std::uint64_t kMaxScrub = 4 * kGiB;
@@ -64,6 +66,10 @@ struct Config {
   std::uint64_t ring_memory = 256 * kMiB;
   // How long a stop waits for the users of a busy mount.
   std::chrono::nanoseconds stop_timeout = std::chrono::seconds{20};
+  // Of each device's filesystem, whoever fills it.
+  SizeLimit min_free{.bytes = 0, .percent = 5};
+  // How long what was found stays readable.
+  std::chrono::nanoseconds lease = std::chrono::seconds{60};
   KernelOptions kernel;
   std::string mountpoint;
 };

@@ -92,6 +92,17 @@ SessionOptions session_options(const Config& config, int trial_fd) {
   return options;
 }
 
+BudgetOptions budget_options(const Config& config,
+                             const std::vector<std::unique_ptr<Tier>>& tiers) {
+  BudgetOptions options{.devices = {}, .lease = config.lease};
+  for (const auto& tier : tiers) {
+    const std::uint64_t size = tier->info().size_limit_bytes;
+    options.devices.push_back(
+        {.size = size > 0 ? std::optional(size) : std::nullopt, .min_free = config.min_free});
+  }
+  return options;
+}
+
 }  // namespace
 
 void Mount::prepare_process() noexcept {
@@ -172,7 +183,9 @@ Result<void> Mount::open_volume(std::string& problem) {
   const VolumeOptions options{.keep_by_default = config_.keep_by_default,
                               .read_only = config_.kernel.read_only,
                               .verify = config_.verify,
-                              .scrub_bytes_per_second = config_.scrub};
+                              .scrub_bytes_per_second = config_.scrub,
+
+                              .budget = budget_options(config_, tiers)};
   volume_ = TRY(Volume::open(*catalog_, std::move(tiers), options, session_.get(),
                              session_.get(), problem));
   session_->set_volume(*volume_);
@@ -278,6 +291,7 @@ StatusReport Mount::report() {
   for (std::size_t i = 0; i < tiers.size(); ++i) {
     out.tiers.push_back(tier_status(*tiers[i], config_.nvme[i].size_text));
     out.tiers.back().objects = volume_->objects_on(i);
+    out.tiers.back().room = volume_->room_on(i);
   }
   out.counts = volume_->counts();
   out.operations = session_->stats().snapshot(now);

@@ -25,6 +25,21 @@ json or_null(const std::optional<T>& value) {
   return value ? json(*value) : json(nullptr);
 }
 
+json budget_json(const DeviceRoom& room) {
+  const UsageSums& usage = room.usage;
+  return {{"bytes", room.room.budget},
+          {"min_free", room.room.min_free},
+          {"room", room.room.bytes},
+          {"headroom", room.marks.headroom},
+          {"used", usage.complete ? json(usage.all()) : json(nullptr)},
+          {"evictable", usage.complete ? json(usage.evictable) : json(nullptr)},
+          {"kept", usage.complete ? json(usage.kept) : json(nullptr)},
+          {"settling", usage.settling},
+          {"live", usage.live},
+          {"leaving", usage.leaving},
+          {"written", usage.written}};
+}
+
 json tier_json(const TierStatus& tier) {
   return {{"kind", tier.kind},
           {"path", tier.path},
@@ -34,6 +49,7 @@ json tier_json(const TierStatus& tier) {
           {"capacity", or_null(tier.capacity)},
           {"free", or_null(tier.free)},
           {"objects", or_null(tier.objects)},
+          {"budget", budget_json(tier.room)},
           {"device_written", or_null(tier.device_written)}};
 }
 
@@ -45,6 +61,9 @@ json counts_json(const VolumeCounts& counts) {
           {"poisoned", counts.poisoned},
           {"damaged", counts.damaged},
           {"lost", counts.lost},
+          {"leases", counts.leases},
+          {"leases_ended_early", counts.leases_ended_early},
+          {"slowed", counts.slowed},
           {"unreadable", counts.unreadable},
           {"changed_on_purpose", counts.changed_on_purpose},
           {"verified_opens", counts.verified_opens},
@@ -203,6 +222,20 @@ void add_head(std::string& out, const json& status) {
                      seconds_text(number_of(recovery, "seconds")));
 }
 
+void add_budget(std::string& out, const json& budget) {
+  if (count_of(budget, "bytes") == 0) return;
+  out += fmt::format("  budget      {}", format_size(count_of(budget, "bytes")));
+  if (budget.contains("used") && budget["used"].is_number_unsigned()) {
+    out += fmt::format(": {} used, of these {} can be evicted and {} must stay",
+                       format_size(count_of(budget, "used")),
+                       format_size(count_of(budget, "evictable")),
+                       format_size(count_of(budget, "kept")));
+  } else {
+    out += ": what is used is being counted";
+  }
+  out += '\n';
+}
+
 void add_tiers(std::string& out, const json& status) {
   for (const json& tier : object_of(status, "tiers")) {
     const std::uint64_t limit = count_of(tier, "size_limit");
@@ -215,6 +248,7 @@ void add_tiers(std::string& out, const json& status) {
       out += fmt::format(", {} objects", grouped(count_of(tier, "objects")));
     }
     out += '\n';
+    add_budget(out, object_of(tier, "budget"));
   }
 }
 
@@ -231,6 +265,13 @@ void add_counts(std::string& out, const json& status) {
       "  files       {} open, {} waiting for their seal, {} sealed since the start\n",
       grouped(count_of(counts, "open_files")), grouped(count_of(counts, "unsealed")),
       grouped(count_of(counts, "sealed_total")));
+  if (const std::uint64_t slowed = count_of(counts, "slowed"); slowed > 0)
+    out += fmt::format("  slowed      {} closes of written files waited for room\n",
+                       grouped(slowed));
+  if (const std::uint64_t early = count_of(counts, "leases_ended_early"); early > 0) {
+    out += fmt::format("  leases      {} ended early: too much was looked up at once\n",
+                       grouped(early));
+  }
   if (const std::uint64_t duplicates = count_of(counts, "duplicates"); duplicates > 0) {
     out += fmt::format(
         "  prefix/     {} copies given up for one that was there, {} of another size\n",
@@ -343,7 +384,8 @@ TierStatus tier_status(Tier& tier, std::string size_limit_text) {
                  .size_limit_text = std::move(size_limit_text),
                  .capacity = std::nullopt,
                  .free = std::nullopt,
-                 .objects = std::nullopt};
+                 .objects = std::nullopt,
+                 .room = {}};
   if (const auto space = tier.space()) {
     out.capacity = space->f_blocks * space->f_frsize;
     out.free = space->f_bavail * space->f_frsize;

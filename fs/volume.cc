@@ -1,9 +1,13 @@
 // Puts the parts together; every call goes straight to the part that does it.
 #include "fs/volume.h"
 
+#include <algorithm>
 #include <chrono>
 
+#include "backend/base/clock.h"
 #include "backend/base/log.h"
+#include "fs/budget/evictor.h"
+#include "fs/budget/expirer.h"
 #include "fs/data/files.h"
 #include "fs/explain/evict.h"
 #include "fs/explain/explain.h"
@@ -35,8 +39,10 @@ struct Volume::Parts {
   Sealer sealer{core};
   Reaper reaper{core};
   BlockKeeper keeper{core};
-  ObjectWalk object_walk{core.catalog};
+  ObjectWalk object_walk{core};
   Scrubber scrubber{core, verifier, core.options.scrub_bytes_per_second};
+  Evictor evictor{core};
+  Expirer expirer{core};
   RecoveryReport recovery;
 };
 
@@ -77,13 +83,27 @@ Result<std::unique_ptr<Volume>> Volume::open(
   std::unique_ptr<Volume> volume(new Volume(std::make_unique<Parts>(
       catalog, std::move(places), options, backing_ids, notifications)));
   Parts& parts = *volume->parts_;
-  parts.core.on_nameless = [&parts](InodeNumber number) { parts.reaper.add_inode(number); };
+  parts.core.on_nameless = [&parts](InodeNumber number, bool evicted) {
+    parts.reaper.add_inode(number, evicted);
+  };
   parts.core.on_unwritten = [&parts](InodeNumber number) { parts.sealer.wake(number); };
   parts.core.on_orphan_object = [&parts] { parts.reaper.add_object(); };
   parts.core.on_sync_wanted = [&parts] { parts.sealer.want_sync(); };
+  parts.core.on_policy_told = [&parts] { parts.object_walk.again(); };
+  parts.core.on_counted = [&parts] { parts.expirer.wake(); };
+  parts.core.knowledge.on_shorter_ttl = [&parts] { parts.expirer.wake(); };
+  parts.core.budget.on_writer = [&parts] { parts.evictor.wake(); };
+  parts.core.devices->is_tight = [&parts](std::uint32_t index) {
+    return parts.core.budget.is_tight(index);
+  };
+  parts.core.devices->is_full = [&parts](std::uint32_t index) {
+    return parts.core.budget.is_full(index);
+  };
   parts.core.knowledge.on_unread = [&parts] { parts.keeper.wake(); };
   parts.recovery = TRY(recover(parts.core, parts.reaper, problem));
   TRY(parts.names.load_native_map());
+  // The first statfs may come before the evictor has looked at the devices.
+  parts.core.budget.look([](InodeNumber) { return InodePtr{}; }, monotonic_now());
   return volume;
 }
 
@@ -93,6 +113,8 @@ void Volume::start() {
   parts_->core.knowledge.start();
   parts_->keeper.start();
   parts_->object_walk.start();
+  parts_->evictor.start();
+  parts_->expirer.start();
   parts_->scrubber.start();
   if (parts_->core.counters.unsealed.load() > 0) parts_->sealer.wake(0);
 }
@@ -103,6 +125,8 @@ void Volume::stop(double deadline_s) {
   parts.scrubber.stop();
   parts.files.release_all();
   parts.core.table.clear();
+  parts.evictor.stop();
+  parts.expirer.stop();
   parts.object_walk.stop();
   parts.core.knowledge.stop();
   parts.keeper.stop();
@@ -191,9 +215,10 @@ Result<void> Volume::list(InodeNumber directory, std::uint64_t after_cookie, boo
   return parts_->names.list(directory, after_cookie, plus, visit, caller);
 }
 
-Result<AttributesReply> Volume::attributes(InodeNumber inode, const OpenFile* file) {
+Result<AttributesReply> Volume::attributes(InodeNumber inode, const OpenFile* file,
+                                           const Caller& caller) {
   if (SyntheticTree::owns(inode)) return parts_->synthetic.attributes(inode);
-  return parts_->attributes.attributes(inode, file);
+  return parts_->attributes.attributes(inode, file, caller);
 }
 Result<AttributesReply> Volume::set_attributes(InodeNumber inode, const SetAttributes& change,
                                                OpenFile* file, const Caller& caller) {
@@ -265,28 +290,40 @@ Result<std::uint64_t> Volume::copy_range(OpenFile& from, std::uint64_t from_offs
                                          std::uint64_t length, const Caller& caller) {
   return parts_->files.copy_range(from, from_offset, to, to_offset, length, caller);
 }
-bool Volume::flush_is_slow(const OpenFile& file) const noexcept {
-  return parts_->core.options.keep_by_default && file.writable();
+FlushCost Volume::flush_cost(const OpenFile& file) const noexcept {
+  return parts_->files.flush_cost(file);
+}
+void Volume::wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called) {
+  parts_->files.wait_for_room(file, called);
 }
 bool Volume::publish_is_slow() const noexcept { return parts_->core.options.keep_by_default; }
 
+// What the budget holds, and as free what is or can be made free: who cleans a directory when its disk
+// looks full then leaves that to us.
 Result<struct statvfs> Volume::statfs() {
+  constexpr std::uint64_t kBlock = 4096;
   struct statvfs sum {};
-  sum.f_bsize = 4096;
-  sum.f_frsize = 4096;
+  sum.f_bsize = kBlock;
+  sum.f_frsize = kBlock;
   sum.f_namemax = 255;
-  for (const auto& tier : parts_->core.devices->tiers()) {
-    const struct statvfs below = TRY(tier->space());
-    const auto blocks = [&below](fsblkcnt_t count) {
-      return static_cast<fsblkcnt_t>(count * below.f_frsize / 4096);
-    };
-    sum.f_blocks += blocks(below.f_blocks);
-    sum.f_bfree += blocks(below.f_bfree);
-    sum.f_bavail += blocks(below.f_bavail);
+  std::uint64_t budget = 0;
+  std::uint64_t stuck = 0;
+  Core& core = parts_->core;
+  for (std::size_t i = 0; i < core.devices->count(); ++i) {
+    const struct statvfs below = TRY(core.devices->tiers()[i]->space());
+    const DeviceRoom seen = core.budget.room_on(core.devices->index_at(i));
+    const UsageSums now = core.budget.usage().on(core.devices->index_at(i));
+    const std::uint64_t size =
+        seen.room.budget > 0 ? seen.room.budget : below.f_blocks * below.f_frsize;
+    budget += size;
+    stuck += std::min(size, now.kept + now.live);
     sum.f_files += below.f_files;
     sum.f_ffree += below.f_ffree;
     sum.f_favail += below.f_favail;
   }
+  sum.f_blocks = budget / kBlock;
+  sum.f_bfree = (budget - stuck) / kBlock;
+  sum.f_bavail = sum.f_bfree;
   return sum;
 }
 
@@ -302,6 +339,7 @@ Result<EvictPage> Volume::evict_in(InodeNumber directory, std::uint64_t after) {
 
 VolumeCounts Volume::counts() const {
   const Counters& counters = parts_->core.counters;
+  const Leases::Counts leases = parts_->core.budget.leases().counts(monotonic_now());
   const order::LearnerSizes order = parts_->core.knowledge.learner().sizes();
   return VolumeCounts{.inodes_cached = parts_->core.table.size(),
                       .open_files = counters.open_files.load(),
@@ -310,6 +348,9 @@ VolumeCounts Volume::counts() const {
                       .poisoned = counters.poisoned.load(),
                       .damaged = counters.damaged.load(),
                       .lost = counters.lost.load(),
+                      .leases = leases.leases,
+                      .leases_ended_early = leases.ended_early,
+                      .slowed = parts_->core.budget.slowed(),
                       .unreadable = counters.unreadable.load(),
                       .changed_on_purpose = counters.changed_on_purpose.load(),
                       .verified_opens = parts_->verifier.verified_opens(),
@@ -336,6 +377,9 @@ const std::vector<std::unique_ptr<Tier>>& Volume::devices() const noexcept {
 std::optional<std::uint64_t> Volume::objects_on(std::size_t device) const {
   Core& core = parts_->core;
   return core.catalog.object_count().on(core.devices->index_at(device));
+}
+DeviceRoom Volume::room_on(std::size_t device) const {
+  return parts_->core.budget.room_on(parts_->core.devices->index_at(device));
 }
 const order::Learner& Volume::order() const noexcept {
   return parts_->core.knowledge.learner();

@@ -27,6 +27,7 @@
 
 #include "backend/base/result.h"
 #include "backend/tier.h"
+#include "fs/budget/budget_options.h"
 #include "fs/known/use_table.h"
 #include "fs/life/drop_history.h"
 #include "fs/node/ports.h"
@@ -114,7 +115,11 @@ struct VolumeOptions {
   bool read_only = false;
   VerifyMode verify = VerifyMode::kOpen;
   std::uint64_t scrub_bytes_per_second = 0;  // 0: no scrub
+  BudgetOptions budget = {};
 };
+
+// What a flush waits for.
+enum class FlushCost : std::uint8_t { kQuick, kWaitsForDisk, kWaitsForRoom };
 
 // Whether an open verifies what it finds wanting.
 enum class OpenCheck : std::uint8_t {
@@ -139,6 +144,9 @@ struct VolumeCounts {
   std::uint64_t poisoned = 0;
   std::uint64_t damaged = 0;
   std::uint64_t lost = 0;
+  std::uint64_t leases = 0;
+  std::uint64_t leases_ended_early = 0;
+  std::uint64_t slowed = 0;              // closes that waited for room
   std::uint64_t unreadable = 0;          // of those damaged: the device could not read them
   std::uint64_t changed_on_purpose = 0;  // sealed files that a user changed: sealed anew
   std::uint64_t verified_opens = 0;
@@ -209,7 +217,8 @@ class Volume {
   // ---- attributes and xattrs ----
   // `file`, when the kernel names one: a file that came second to the file of its prefix hash has
   // attributes only for those that have it open.
-  Result<AttributesReply> attributes(InodeNumber inode, const OpenFile* file = nullptr);
+  Result<AttributesReply> attributes(InodeNumber inode, const OpenFile* file = nullptr,
+                                     const Caller& caller = {});
   Result<AttributesReply> set_attributes(InodeNumber inode, const SetAttributes& change,
                                          OpenFile* file, const Caller& caller);
   // `flags`: XATTR_CREATE, XATTR_REPLACE. An access ACL takes the set-group-ID bit away from who
@@ -240,7 +249,8 @@ class Volume {
   Result<std::size_t> write(OpenFile& file, std::span<const std::byte> data,
                             std::uint64_t offset, const Caller& caller);
   // Publishes, unless it comes from another process than the one that opened the file: a child
-  // that closes what it inherited. *slow* under policy keep (see flush_is_slow).
+  // that closes what it inherited. Under policy keep it waits for the disk
+  // (see flush_cost).
   Result<void> flush(OpenFile& file, const Caller& caller);
   void release(OpenFile& file);                         // `file` is gone after it
   Result<void> fsync(OpenFile& file, bool data_only);   // *slow*
@@ -252,7 +262,12 @@ class Volume {
   Result<std::uint64_t> copy_range(OpenFile& from, std::uint64_t from_offset, OpenFile& to,
                                    std::uint64_t to_offset, std::uint64_t length,
                                    const Caller& caller);  // *slow*
-  [[nodiscard]] bool flush_is_slow(const OpenFile& file) const noexcept;
+  // By what flush() of it should be preceded now: kWaitsForRoom: by wait_for_room(), on a thread that has
+  // nothing else to do (it is *slow*, and what it makes wait is the writer alone).
+  [[nodiscard]] FlushCost flush_cost(const OpenFile& file) const noexcept;
+  // Returns when the file's device has room again, when nothing more can be evicted, or two seconds after
+  // `called`, when the writer called.
+  void wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called);
   // Under policy keep a rename or link that publishes waits for the disk.
   [[nodiscard]] bool publish_is_slow() const noexcept;
 
@@ -277,6 +292,8 @@ class Volume {
   [[nodiscard]] const std::vector<std::unique_ptr<Tier>>& devices() const noexcept;
   // Of the device at that place in devices(); nullopt: they are being counted.
   [[nodiscard]] std::optional<std::uint64_t> objects_on(std::size_t device) const;
+  // What occupies the device at that place in devices(), and the room left, as of the last look.
+  [[nodiscard]] DeviceRoom room_on(std::size_t device) const;
   // What is known of the order of blocks.
   [[nodiscard]] const order::Learner& order() const noexcept;
 

@@ -117,11 +117,11 @@ void Edit::put_object(ObjectId id, const ObjectRecord& record) {
 }
 void Edit::make_object(ObjectId id, const ObjectRecord& record) {
   put_object(id, record);
-  made_.push_back({.id = id, .device = record.device});
+  made_.push_back({.id = id, .device = record.device, .inode = record.inode});
 }
 void Edit::remove_object(ObjectId id, std::uint32_t device) {
   batch_.remove(Table::kObjects, keys::number(id));
-  removed_.push_back({.id = id, .device = device});
+  removed_.push_back({.id = id, .device = device, .inode = 0});
 }
 
 void Edit::put_xattr(InodeNumber inode, std::string_view name, std::string_view value) {
@@ -356,7 +356,9 @@ Result<std::vector<ObjectPlace>> Catalog::list_objects(ObjectId after, std::size
                    [&](std::string_view key, std::string_view value) {
                      const auto id = keys::to_number(key);
                      const Result<ObjectRecord> record = decode_object(value);
-                     if (id && record) objects.push_back({.id = *id, .device = record->device});
+                     if (id && record)
+                       objects.push_back(
+                           {.id = *id, .device = record->device, .inode = record->inode});
                      return objects.size() < limit;
                    }));
   return objects;

@@ -26,7 +26,7 @@ void ObjectCount::leaving(std::span<const ObjectPlace> objects) {
   if (objects.empty()) return;
   const std::lock_guard lock(mutex_);
   if (!began_) return;
-  for (const auto& [id, device] : objects) {
+  for (const auto& [id, device, inode] : objects) {
     if (is_in(id)) {
       add(device, -1);
     } else {
@@ -39,7 +39,7 @@ void ObjectCount::stayed(std::span<const ObjectPlace> objects) {
   if (objects.empty()) return;
   const std::lock_guard lock(mutex_);
   if (!began_) return;
-  for (const auto& [id, device] : objects) {
+  for (const auto& [id, device, inode] : objects) {
     // Noted, and the walk may have come by since: then it is not counted yet.
     if (is_in(id)) {
       add(device, 1);
@@ -53,14 +53,14 @@ void ObjectCount::came(std::span<const ObjectPlace> objects) {
   if (objects.empty()) return;
   const std::lock_guard lock(mutex_);
   if (!began_) return;
-  for (const auto& [id, device] : objects) {
+  for (const auto& [id, device, inode] : objects) {
     if (is_in(id)) add(device, 1);
   }
 }
 
 void ObjectCount::passed(ObjectId last, std::span<const ObjectPlace> objects) {
   const std::lock_guard lock(mutex_);
-  for (const auto& [id, device] : objects) {
+  for (const auto& [id, device, inode] : objects) {
     if (id < first_new_ && left_early_.count(id) == 0) add(device, 1);
   }
   passed_ = std::max(passed_, last);

@@ -23,6 +23,7 @@ namespace kvcachefs {
 struct ObjectPlace {
   ObjectId id = kNoObject;
   std::uint32_t device = 0;
+  InodeNumber inode = 0;  // where that is known
 };
 
 class ObjectCount {

@@ -230,10 +230,11 @@ class Mount:
     foreground  True keeps the daemon as a child; False lets it go to the background
     nofile      RLIMIT_NOFILE of the daemon, None to inherit
     nvme        a device directory elsewhere (a LoopFs), None for one of our own
+    size        its budget in bytes, None for the default
     """
 
     def __init__(self, name="test", data_path="auto", transport="auto", options=(), nvme=None,
-                 state=None, foreground=True, nofile=None, allow_other=True, env=None,
+                 size=None, state=None, foreground=True, nofile=None, allow_other=True, env=None,
                  wrapper=()):
         self.name = re.sub(r"[^A-Za-z0-9_.]+", "_", name)[:40]
         self.data_path = data_path
@@ -243,6 +244,7 @@ class Mount:
         self.nofile = nofile
         self.allow_other = allow_other
         self.env = dict(env or {})
+        self.size = size
         self.wrapper = list(wrapper)  # A command that execs the daemon, for example strace.
         self._given_nvme = nvme
         self._given_state = state
@@ -287,8 +289,9 @@ class Mount:
         argv = list(self.wrapper)
         if self.nofile is not None:
             argv += ["prlimit", f"--nofile={self.nofile}:{self.nofile}"]
-        argv += [os.path.join(BIN, "kvcachefs"), "mount", "--nvme", self.nvme, "--state",
-                 self.state, "--data-path", self.data_path, "--transport", self.transport,
+        nvme = self.nvme if self.size is None else f"{self.nvme}:{self.size}"
+        argv += [os.path.join(BIN, "kvcachefs"), "mount", "--nvme", nvme, "--state", self.state,
+                 "--data-path", self.data_path, "--transport", self.transport,
                  "--log", self.log]
         if self.allow_other:
             argv.append("--allow-other")

@@ -9,9 +9,14 @@ namespace {
 
 // Evicted bytes are free after the reaper's pause, a sync of the catalog and the unlinks.
 constexpr double kSecondsAhead = 0.5;
+// A writer that comes after a pause writes to memory, a quarter of a gigabyte in so short a time.
+constexpr double kLeastAhead = 256.0 * kMiB;
 // One in a hundred of the filesystem's inodes, and no more than a burst of stores takes.
 constexpr std::uint64_t kInodeShare = 100;
 constexpr std::uint64_t kMostInodesKept = 65'536;
+// Half a second of creates, of a filesystem that is not made for a handful of files.
+constexpr std::uint64_t kInodesAhead = 16;
+constexpr std::uint64_t kMostInodesAhead = 16'384;
 
 std::int64_t minus(std::uint64_t a, std::uint64_t b) noexcept {
   return static_cast<std::int64_t>(a) - static_cast<std::int64_t>(b);
@@ -38,12 +43,17 @@ Room room_of(const DeviceLimits& limits, const struct statvfs& below,
   return room;
 }
 
-Marks marks_of(std::uint64_t budget, double bytes_per_second) noexcept {
-  const double ahead =
-      std::clamp(bytes_per_second * kSecondsAhead, static_cast<double>(budget) / 64,
-                 static_cast<double>(budget) / 8);
+Marks marks_of(std::uint64_t budget, double bytes_per_second, std::uint64_t inodes) noexcept {
+  const double most = static_cast<double>(budget) / 8;
+  const double least = std::max(static_cast<double>(budget) / 64, std::min(most, kLeastAhead));
+  const double ahead = std::clamp(bytes_per_second * kSecondsAhead, least, most);
   const auto headroom = static_cast<std::uint64_t>(ahead);
-  return {.headroom = headroom, .low = headroom / 2};
+  const auto inode_headroom =
+      static_cast<std::int64_t>(std::min(inodes / kInodesAhead, kMostInodesAhead));
+  return {.headroom = headroom,
+          .low = headroom / 2,
+          .inode_headroom = inode_headroom,
+          .inode_low = inode_headroom / 2};
 }
 
 double WriteRate::measure(std::uint64_t written, std::int64_t now_ns) noexcept {

@@ -37,8 +37,13 @@ struct Room {
 struct Marks {
   std::uint64_t headroom = 0;
   std::uint64_t low = 0;
+  // The same of inodes.
+  std::int64_t inode_headroom = 0;
+  std::int64_t inode_low = 0;
 };
-[[nodiscard]] Marks marks_of(std::uint64_t budget, double bytes_per_second) noexcept;
+// `inodes`: that the filesystem below has in all, 0: it has no such number.
+[[nodiscard]] Marks marks_of(std::uint64_t budget, double bytes_per_second,
+                             std::uint64_t inodes) noexcept;
 
 // The highest rate of the last ten seconds, from a count that only grows. One thread.
 class WriteRate {

@@ -40,12 +40,22 @@ void Usage::remove(const SealedCopy& copy) {
   if (is_in_walk(copy.object)) remove_from(next_, copy);
 }
 
+void Usage::count(const Live& live) {
+  Device& device = devices_[live.device];
+  (live.settling ? device.settling : device.live) += live.bytes;
+}
+
+void Usage::discount(const Live& live) {
+  Device& device = devices_[live.device];
+  take(live.settling ? device.settling : device.live, live.bytes);
+}
+
 void Usage::set_live(InodeNumber inode, std::uint32_t device, std::uint64_t bytes) {
   if (!knows(device)) return;
   Live& live = live_[inode];
-  if (knows(live.device)) take(devices_[live.device].live, live.bytes);
-  live = {.device = device, .bytes = bytes};
-  devices_[device].live += bytes;
+  discount(live);
+  live = {.device = device, .bytes = bytes, .settling = false};
+  count(live);
 }
 
 void Usage::made(InodeNumber inode, std::uint32_t device) {
@@ -58,11 +68,19 @@ void Usage::measured(InodeNumber inode, std::uint64_t bytes) {
   const auto at = live_.find(inode);
   if (at == live_.end()) return;
   Live& live = at->second;
-  Device& device = devices_[live.device];
-  if (bytes > live.bytes) device.written += bytes - live.bytes;
-  take(device.live, live.bytes);
-  device.live += bytes;
+  if (bytes > live.bytes) devices_[live.device].written += bytes - live.bytes;
+  discount(live);
   live.bytes = bytes;
+  count(live);
+}
+
+void Usage::set_settling(InodeNumber inode, bool settling) {
+  const std::lock_guard lock(mutex_);
+  const auto at = live_.find(inode);
+  if (at == live_.end()) return;
+  discount(at->second);
+  at->second.settling = settling;
+  count(at->second);
 }
 
 void Usage::sealed(InodeNumber inode, const SealedCopy& copy) {
@@ -71,7 +89,7 @@ void Usage::sealed(InodeNumber inode, const SealedCopy& copy) {
   if (at != live_.end()) {
     Device& device = devices_[at->second.device];
     if (copy.bytes > at->second.bytes) device.written += copy.bytes - at->second.bytes;
-    take(device.live, at->second.bytes);
+    discount(at->second);
     live_.erase(at);
   }
   add(copy);
@@ -91,12 +109,37 @@ void Usage::keep_flag_changed(const SealedCopy& copy) {
   add(copy);
 }
 
-void Usage::set_leaving(ObjectId object, std::uint32_t device, std::uint64_t bytes) {
+void Usage::count(const Leaving& leaving) {
+  Device& device = devices_[leaving.device];
+  (leaving.held ? device.live : device.leaving) += leaving.bytes;
+  if (!leaving.held) ++device.leaving_files;
+}
+
+void Usage::discount(const Leaving& leaving) {
+  Device& device = devices_[leaving.device];
+  take(leaving.held ? device.live : device.leaving, leaving.bytes);
+  if (!leaving.held) take(device.leaving_files, 1);
+}
+
+bool Usage::is_counted_wrong(ObjectId object, bool keep_flag, bool kept) const {
+  const std::lock_guard lock(mutex_);
+  return (complete_ && is_kept_in(sums_, object, keep_flag) != kept) ||
+         (is_in_walk(object) && is_kept_in(next_, object, keep_flag) != kept);
+}
+
+void Usage::kept_changed(const SealedCopy& copy) {
+  const std::lock_guard lock(mutex_);
+  remove(copy);
+  add(copy);
+}
+
+void Usage::set_leaving(ObjectId object, std::uint32_t device, std::uint64_t bytes, bool held) {
   if (!knows(device)) return;
-  Live& leaving = leaving_[object];
-  take(devices_[leaving.device].leaving, leaving.bytes);
-  leaving = {.device = device, .bytes = bytes};
-  devices_[device].leaving += bytes;
+  const auto [at, is_new] = leaving_.try_emplace(object);
+  Leaving& leaving = at->second;
+  if (!is_new) discount(leaving);
+  leaving = {.device = device, .bytes = bytes, .held = held};
+  count(leaving);
 }
 
 void Usage::nameless(InodeNumber inode, const SealedCopy& copy, bool is_open) {
@@ -109,12 +152,35 @@ void Usage::nameless(InodeNumber inode, const SealedCopy& copy, bool is_open) {
   }
 }
 
+void Usage::replaced(InodeNumber inode, ObjectId object,
+                     const std::optional<SealedCopy>& sealed) {
+  const std::lock_guard lock(mutex_);
+  if (sealed) {
+    remove(*sealed);
+    set_leaving(object, sealed->device, sealed->bytes, true);
+  } else if (const auto at = live_.find(inode); at != live_.end()) {
+    const Live live = at->second;
+    discount(live);
+    live_.erase(at);
+    set_leaving(object, live.device, live.bytes, true);
+  }
+}
+
+void Usage::let_go(ObjectId object) {
+  const std::lock_guard lock(mutex_);
+  const auto at = leaving_.find(object);
+  if (at == leaving_.end()) return;
+  discount(at->second);
+  at->second.held = false;
+  count(at->second);
+}
+
 void Usage::live_nameless(InodeNumber inode, ObjectId object) {
   const std::lock_guard lock(mutex_);
   const auto at = live_.find(inode);
   if (at == live_.end()) return;
   const Live live = at->second;
-  take(devices_[live.device].live, live.bytes);
+  discount(live);
   live_.erase(at);
   set_leaving(object, live.device, live.bytes);
 }
@@ -123,7 +189,7 @@ void Usage::reaped(InodeNumber inode, ObjectId object) {
   {
     const std::lock_guard lock(mutex_);
     if (const auto at = live_.find(inode); at != live_.end()) {
-      take(devices_[at->second.device].live, at->second.bytes);
+      discount(at->second);
       live_.erase(at);
     }
   }
@@ -134,7 +200,7 @@ void Usage::reaped_object(ObjectId object) {
   const std::lock_guard lock(mutex_);
   const auto at = leaving_.find(object);
   if (at == leaving_.end()) return;
-  take(devices_[at->second.device].leaving, at->second.bytes);
+  discount(at->second);
   leaving_.erase(at);
 }
 
@@ -171,7 +237,9 @@ UsageSums Usage::on(std::uint32_t device) const {
   UsageSums out;
   if (!knows(device)) return out;
   out.live = devices_[device].live;
+  out.settling = devices_[device].settling;
   out.leaving = devices_[device].leaving;
+  out.leaving_files = devices_[device].leaving_files;
   out.written = devices_[device].written;
   out.complete = complete_;
   if (complete_) {

@@ -2,7 +2,9 @@
 //
 //   evictable   sealed files of the cache          ─┐ counted when they are sealed, by what their
 //   kept        sealed files that must stay        ─┘ backing files occupy then
-//   live        everything not sealed, and what is open without a name: measured while it is written
+//   settling    files that are whole and not sealed yet: they could go as well
+//   live        everything else that is not sealed, what is open without a name, and what a rewrite that
+//               is under way will replace: measured while it is written
 //   leaving     without a name and not open: the reaper has not come to it yet
 //
 // What the last run has left is counted by a walk over the objects in the order of their ids, beside
@@ -16,6 +18,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -36,12 +39,16 @@ struct SealedCopy {
 struct UsageSums {
   std::uint64_t evictable = 0;
   std::uint64_t kept = 0;
+  std::uint64_t settling = 0;
   std::uint64_t live = 0;
   std::uint64_t leaving = 0;
+  std::uint64_t leaving_files = 0;
   std::uint64_t written = 0;  // that live files grew by, since the start
   bool complete =
       false;  // false: the walk has not ended, and sealed files of before are missing
-  [[nodiscard]] std::uint64_t all() const noexcept { return evictable + kept + live + leaving; }
+  [[nodiscard]] std::uint64_t all() const noexcept {
+    return evictable + kept + settling + live + leaving;
+  }
 };
 
 class Usage {
@@ -53,13 +60,22 @@ class Usage {
   void made(InodeNumber inode, std::uint32_t device);
   // Of a live file: what it occupies now.
   void measured(InodeNumber inode, std::uint64_t bytes);
+  // Of a live file: nobody writes it any more, or somebody does again.
+  void set_settling(InodeNumber inode, bool settling);
   void sealed(InodeNumber inode, const SealedCopy& copy);
   // A sealed file that is written, or truncated.
   void unsealed(InodeNumber inode, const SealedCopy& copy);
   // Its flag changed.
   void keep_flag_changed(const SealedCopy& copy);
-  // A sealed file lost its last name, or its place to a rewrite.
+  // Whether it is counted as something else than `kept`; then kept_changed() sets it right.
+  [[nodiscard]] bool is_counted_wrong(ObjectId object, bool keep_flag, bool kept) const;
+  void kept_changed(const SealedCopy& copy);
+  // A sealed file lost its last name.
   void nameless(InodeNumber inode, const SealedCopy& copy, bool is_open);
+  // A rewrite has begun: the object stays until the new one is published. `sealed`: nullopt: it was not.
+  void replaced(InodeNumber inode, ObjectId object, const std::optional<SealedCopy>& sealed);
+  // The new one was published: what it replaced is leaving.
+  void let_go(ObjectId object);
   // A live one did, and nobody has it open.
   void live_nameless(InodeNumber inode, ObjectId object);
   // A backing file was unlinked, the inode's own or one that a rewrite replaced (no lock is needed).
@@ -80,9 +96,15 @@ class Usage {
   [[nodiscard]] std::uint64_t live_files() const;
 
  private:
-  struct Live {  // and what is leaving
+  struct Live {
     std::uint32_t device = 0;
     std::uint64_t bytes = 0;
+    bool settling = false;
+  };
+  struct Leaving {
+    std::uint32_t device = 0;
+    std::uint64_t bytes = 0;
+    bool held = false;  // by a rewrite that is not published: counted as live
   };
   struct Sealed {
     std::int64_t evictable = 0;
@@ -98,10 +120,19 @@ class Usage {
   void remove(const SealedCopy& copy);
   static void add_to(Sums& sums, const SealedCopy& copy);
   static void remove_from(Sums& sums, const SealedCopy& copy);
+  static bool is_kept_in(const Sums& sums, ObjectId object, bool keep_flag) noexcept {
+    return keep_flag != (sums.against_flag.count(object) > 0);
+  }
   [[nodiscard]] bool is_in_walk(ObjectId object) const noexcept {
     return walking_ && (object >= first_new_ || object <= passed_);
   }
-  void set_leaving(ObjectId object, std::uint32_t device, std::uint64_t bytes);
+  // `held`: not yet.
+  void set_leaving(ObjectId object, std::uint32_t device, std::uint64_t bytes,
+                   bool held = false);
+  void count(const Leaving& leaving);
+  void discount(const Leaving& leaving);
+  void count(const Live& live);
+  void discount(const Live& live);
   void set_live(InodeNumber inode, std::uint32_t device, std::uint64_t bytes);
   [[nodiscard]] bool knows(std::uint32_t device) const noexcept {
     return device < devices_.size();
@@ -109,7 +140,9 @@ class Usage {
 
   struct Device {
     std::uint64_t live = 0;
+    std::uint64_t settling = 0;
     std::uint64_t leaving = 0;
+    std::uint64_t leaving_files = 0;
     std::uint64_t written = 0;
   };
 
@@ -117,7 +150,7 @@ class Usage {
   // Under mutex_.
   std::vector<Device> devices_;
   std::unordered_map<InodeNumber, Live> live_;
-  std::unordered_map<ObjectId, Live> leaving_;
+  std::unordered_map<ObjectId, Leaving> leaving_;
   Sums sums_;  // of the last walk that ended, and of the steps since
   Sums next_;  // of the walk under way
   bool complete_ = false;

@@ -32,11 +32,18 @@ std::optional<Candidate> VictimWalk::next() {
   if (file == nullptr || (block != nullptr && block->key <= file->key)) {
     of_blocks_.last = *block;
     ++of_blocks_.at;
-    return Candidate{.name = of_blocks_.last->name, .is_block = true};
+    return Candidate{
+        .name = of_blocks_.last->name, .is_block = true, .key = of_blocks_.last->key};
   }
   of_files_.last = *file;
   ++of_files_.at;
-  return Candidate{.name = of_files_.last->name, .is_block = false};
+  return Candidate{.name = of_files_.last->name, .is_block = false, .key = of_files_.last->key};
+}
+
+bool VictimWalk::is_current(const Candidate& candidate) {
+  const auto key =
+      candidate.is_block ? blocks_.key_of(candidate.name) : files_.eviction_key(candidate.name);
+  return key == candidate.key;
 }
 
 void VictimWalk::restart() {

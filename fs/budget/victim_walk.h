@@ -16,6 +16,7 @@ namespace kvcachefs {
 struct Candidate {
   std::uint64_t name = 0;  // of a block: its number; of another file: its inode's
   bool is_block = false;
+  order::EvictionKey key;  // when it was taken from the order
 };
 
 class VictimWalk {
@@ -27,6 +28,8 @@ class VictimWalk {
   void restart();
   // Goes on from the same place, by what was used since.
   void refresh();
+  // Whether it was not used since next() gave it.
+  [[nodiscard]] bool is_current(const Candidate& candidate);
 
  private:
   struct Side {

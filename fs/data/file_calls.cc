@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "backend/base/log.h"
 #include "fs/data/files.h"
 #include "fs/life/states.h"
 #include "fs/names/attrs.h"
@@ -64,6 +65,7 @@ Result<std::size_t> Files::write(OpenFile& file, std::span<const std::byte> data
                                  std::uint64_t offset, const Caller& caller) {
   const int fd = TRY(file.descriptor());
   TRY(strip_on_write(file, caller));
+  TRY(check_room(file, fd, offset + data.size()));
   std::size_t done = 0;
   while (done < data.size()) {
     const ssize_t put =
@@ -72,10 +74,36 @@ Result<std::size_t> Files::write(OpenFile& file, std::span<const std::byte> data
     // As write(2): what got through before the disk was full counts, the next call gets the
     // error.
     if (put < 0 && done > 0) break;
-    if (put < 0) return fail_errno("write");
+    if (put < 0) {
+      const Error failed = fail_errno("write");
+      if (failed.code == ENOSPC) poison(*file.inode);
+      return failed;
+    }
     done += static_cast<std::size_t>(put);
   }
   return done;
+}
+
+// A file that grows when its device is full and nothing can go.
+Result<void> Files::check_room(OpenFile& file, int fd, std::uint64_t end) {
+  const std::optional<std::uint32_t> device = device_of(*file.inode);
+  if (!device || !core_.budget.is_full(*device)) return {};
+  struct stat backing {};
+  if (::fstat(fd, &backing) != 0) return fail_errno("status of a backing file");
+  if (end <= static_cast<std::uint64_t>(backing.st_size)) return {};
+  poison(*file.inode);
+  return fail(ENOSPC, "the budget is used, and nothing can be evicted");
+}
+
+// A write of a new file has failed: it will not be whole. An application's own file has its errors by
+// itself.
+void Files::poison(Inode& inode) {
+  const std::lock_guard lock(inode.mutex);
+  if (inode.record.state != DataState::kUnpublished) return;
+  if (const Result<void> marked = kvcachefs::poison(core_, inode); !marked.ok()) {
+    inode.record.flags |= kInodePoisoned;
+    log_warn("poison not recorded inode={} errno={}", inode.number, marked.error().code);
+  }
 }
 
 Result<void> Files::make_durable(Inode& inode, int fd) {
@@ -115,12 +143,36 @@ Result<bool> Files::is_empty_and_unfinished(Inode& inode) {
   return TRY(tier->status(inode.record.object)).st_size == 0;
 }
 
+// Published: from here on it may be evicted, and must be known to who does that.
+void Files::store_done(Inode& inode) {
+  core_.knowledge.store_done(inode);
+  if (inode.block.load(std::memory_order_relaxed) == 0) core_.budget.used(inode.number);
+}
+
+std::optional<std::uint32_t> Files::device_of(Inode& inode) {
+  const std::lock_guard lock(inode.mutex);
+  return inode.device;
+}
+
+FlushCost Files::flush_cost(const OpenFile& file) noexcept {
+  if (!file.writable()) return FlushCost::kQuick;
+  if (const std::optional<std::uint32_t> device = device_of(*file.inode);
+      device && core_.budget.is_short(*device))
+    return FlushCost::kWaitsForRoom;
+  return core_.options.keep_by_default ? FlushCost::kWaitsForDisk : FlushCost::kQuick;
+}
+
+void Files::wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called) {
+  if (const std::optional<std::uint32_t> device = device_of(*file.inode))
+    core_.budget.wait_for_room(*device, called);
+}
+
 Result<void> Files::flush(OpenFile& file, const Caller& caller) {
   if (!file.writable()) return {};
   if (is_another_process(caller, file.opener)) return {};
   if (TRY(is_empty_and_unfinished(*file.inode))) return {};
   TRY(publish(core_, *file.inode));
-  core_.knowledge.store_done(*file.inode);
+  store_done(*file.inode);
   if (!core_.options.keep_by_default) return {};
   return make_durable(*file.inode, TRY(file.descriptor()));
 }
@@ -139,6 +191,7 @@ Result<void> Files::fallocate(OpenFile& file, int mode, std::uint64_t offset,
   TRY(check_unfinished(*file.inode));
   const int fd = TRY(file.descriptor());
   TRY(strip_on_write(file, caller));
+  if ((mode & FALLOC_FL_PUNCH_HOLE) == 0) TRY(check_room(file, fd, offset + length));
   while (::fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0) {
     if (errno != EINTR) return fail_errno("fallocate");
   }
@@ -159,6 +212,7 @@ Result<std::uint64_t> Files::copy_range(OpenFile& from, std::uint64_t from_offse
   const int in = TRY(from.descriptor());
   const int out = TRY(to.descriptor());
   TRY(strip_on_write(to, caller));
+  TRY(check_room(to, out, to_offset + std::min(length, kMostCopiedAtOnce)));
   off_t in_at = static_cast<off_t>(from_offset);
   off_t out_at = static_cast<off_t>(to_offset);
   const ssize_t copied =

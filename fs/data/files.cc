@@ -63,6 +63,7 @@ Result<void> Files::start_rewrite(Inode& inode) {
     return committed.error();
   }
   inode.device = copy.device;
+  core_.budget.made(inode.number, copy.device);
   return {};
 }
 
@@ -90,9 +91,9 @@ Result<void> Files::truncate_at_open(Inode& inode, Tier& tier, const Caller& cal
 }
 
 // ESTALE makes the kernel look the name up again, and find the miss.
-Result<void> Files::check_stands(Inode& inode) {
-  const Result<struct stat> checked = checked_status(core_, inode);
-  if (checked.ok()) return {};
+Result<struct stat> Files::check_stands(Inode& inode) {
+  Result<struct stat> checked = checked_status(core_, inode);
+  if (checked.ok()) return checked;
   return fail(checked.error().code == ENOENT ? ESTALE : checked.error().code,
               checked.error().what);
 }
@@ -106,13 +107,14 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
                            OpenCheck check) {
   const InodePtr inode = TRY(core_.table.get(number));
   if (!inode->is_file()) return fail(EINVAL, "open of something else than a file");
-  TRY(check_stands(*inode));
+  struct stat checked = TRY(check_stands(*inode));
   if (check == OpenCheck::kVerify && verifier_.is_wanted(*inode, flags)) {
     TRY(verifier_.verify(inode, flags));
     // A user may have changed it meanwhile.
-    TRY(check_stands(*inode));
+    checked = TRY(check_stands(*inode));
   }
   std::unique_lock lock(inode->mutex);
+  if (inode->is_going()) return fail(ESTALE, "about to go");
   if (const ObjectId object = inode->record.object; inode->damaged_object == object) {
     lock.unlock();
     verifier_.wait_until_dropped(object);
@@ -125,9 +127,12 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
     Tier* tier = TRY(core_.devices->of(*inode));
     TRY(truncate_at_open(*inode, *tier, caller));
   }
+  if (!changes) core_.budget.opened(*inode, checked, caller.uid);
   Opened opened =
       TRY(open_locked(inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL), {}, caller.pid, lock));
-  if (const std::uint64_t block = inode->block.load(std::memory_order_relaxed); block != 0) {
+  const std::uint64_t block = inode->block.load(std::memory_order_relaxed);
+  if (block == 0) core_.budget.used(number);
+  if (block != 0) {
     if ((flags & O_TRUNC) != 0) {
       inode->being_stored.store(true, std::memory_order_relaxed);
       core_.knowledge.store_began(block, caller.pid);
@@ -153,7 +158,8 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
   if (core_.passthrough()) {
     const Result<int> id = backing_id_of(*inode, *tier, fd.get());
     if (!id.ok()) return id.error();
-    const bool watch_writes = writable && TRY(has_privileges(core_, *inode));
+    const bool watch_writes = writable && (core_.budget.is_tight(*inode->device) ||
+                                           TRY(has_privileges(core_, *inode)));
     file->mode = watch_writes ? ServeMode::kPassthroughDirect : ServeMode::kPassthrough;
   } else {
     // Pages that readers filled stay right: the kernel drops them itself where a direct write
@@ -169,6 +175,10 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
   }
   ++inode->opens;
   if (writable) {
+    if (inode->writers == 0) {
+      core_.budget.writer_began(inode->number);
+      inode->danger_at_open = core_.budget.danger(*inode->device);
+    }
     ++inode->writers;
     ++inode->write_opens;
   }
@@ -198,7 +208,7 @@ Result<Created> Files::finish_create(Namespace::Made&& made, int flags, pid_t op
   Tier* tier = TRY(core_.devices->of(*made.inode));
   backing = TRY(tier->status(made.inode->record.object));
   created.entry.attributes = merge_attributes(made.inode->number, made.inode->record, &backing);
-  created.entry.entry_timeout_s = made.block ? kBlockTimeout : kEntryTimeout;
+  created.entry.entry_timeout_s = kBlockTimeout;
   created.entry.attribute_timeout_s = kFreshTimeout;
   core_.table.add_lookup(made.inode);
   return created;
@@ -252,10 +262,12 @@ void Files::release(OpenFile& file) {
     --inode.opens;
     if (last->writable()) {
       --inode.writers;
+      if (inode.writers == 0) core_.budget.writer_ended(inode);
       if (inode.writers == 0 && inode.record.nlink > 0) {
         // What was stored after the last FLUSH (through a mapping, or a duplicate of the
         // descriptor) counts too; and when no FLUSH was the opener's, this is the close.
-        if (const Result<void> stamped = publish_locked(core_, inode); !stamped.ok()) {
+        if (const Result<void> stamped = publish_locked(core_, inode);
+            !stamped.ok() && !inode.is_going()) {
           log_warn("stamp at release failed inode={} errno={}", inode.number,
                    stamped.error().code);
         }
@@ -263,7 +275,7 @@ void Files::release(OpenFile& file) {
       }
     }
   }
-  if (last->writable()) core_.knowledge.store_done(inode);
+  if (last->writable()) store_done(inode);
   if (seal && core_.on_unwritten) core_.on_unwritten(inode.number);
 }
 
@@ -276,7 +288,8 @@ void Files::release_all() {
   for (const auto& [file, owner] : open) {
     const std::lock_guard lock(file->inode->mutex);
     --file->inode->opens;
-    if (file->writable()) --file->inode->writers;
+    if (file->writable() && --file->inode->writers == 0)
+      core_.budget.writer_ended(*file->inode);
   }
 }
 

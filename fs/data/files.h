@@ -28,6 +28,8 @@ class Files {
   Result<std::size_t> write(OpenFile& file, std::span<const std::byte> data,
                             std::uint64_t offset, const Caller& caller);
   Result<void> flush(OpenFile& file, const Caller& caller);
+  [[nodiscard]] FlushCost flush_cost(const OpenFile& file) noexcept;
+  void wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called);
   void release(OpenFile& file);
   Result<void> fsync(OpenFile& file, bool data_only);
   Result<void> fallocate(OpenFile& file, int mode, std::uint64_t offset, std::uint64_t length,
@@ -46,7 +48,7 @@ class Files {
   void release_all();
 
  private:
-  Result<void> check_stands(Inode& inode);
+  Result<struct stat> check_stands(Inode& inode);
   Result<Opened> open_locked(const InodePtr& inode, int flags, UniqueFd fd, pid_t opener,
                              std::unique_lock<std::mutex>& lock);
   Result<Created> finish_create(Namespace::Made&& made, int flags, pid_t opener);
@@ -56,6 +58,10 @@ class Files {
   Result<void> strip_on_write(OpenFile& file, const Caller& caller);
   Result<bool> is_empty_and_unfinished(Inode& inode);
   Result<void> check_unfinished(Inode& inode);
+  Result<void> check_room(OpenFile& file, int fd, std::uint64_t end);
+  void poison(Inode& inode);
+  void store_done(Inode& inode);
+  static std::optional<std::uint32_t> device_of(Inode& inode);
 
   Core& core_;
   Namespace& names_;

@@ -18,6 +18,9 @@ class ChainPolicy : public EvictionPolicy {
       std::size_t limit, const std::optional<order::Victim>& after) override {
     return learner_.victims(limit, after);
   }
+  [[nodiscard]] std::optional<order::EvictionKey> key_of(std::uint64_t name) override {
+    return learner_.eviction_key(name);
+  }
 
  private:
   order::Learner& learner_;

@@ -28,6 +28,13 @@ std::vector<order::Victim> LruPolicy::victims(std::size_t limit,
   return victims;
 }
 
+std::optional<order::EvictionKey> LruPolicy::key_of(std::uint64_t name) {
+  const std::lock_guard lock(mutex_);
+  const order::NameIndex index = names_.find(name);
+  if (index == order::kNoName) return std::nullopt;
+  return order::EvictionKey{names_[index].stamp(), 0};
+}
+
 void LruPolicy::use(std::uint64_t name) {
   order::NameIndex index = names_.find(name);
   if (index != order::kNoName) {

@@ -19,6 +19,7 @@ class LruPolicy : public EvictionPolicy {
   void observe(const order::Note& note) override;
   [[nodiscard]] std::vector<order::Victim> victims(
       std::size_t limit, const std::optional<order::Victim>& after) override;
+  [[nodiscard]] std::optional<order::EvictionKey> key_of(std::uint64_t name) override;
 
  private:
   void use(std::uint64_t name);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,8 @@ class EvictionPolicy {
   // Each is stored; one that was touched since `after` was taken may come again, or be passed over.
   [[nodiscard]] virtual std::vector<order::Victim> victims(
       std::size_t limit, const std::optional<order::Victim>& after) = 0;
+  // Where a name stands by now; nullopt: it is not stored.
+  [[nodiscard]] virtual std::optional<order::EvictionKey> key_of(std::uint64_t name) = 0;
 };
 
 }  // namespace kvcachefs

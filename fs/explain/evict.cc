@@ -5,7 +5,7 @@
 #include "backend/base/clock.h"
 #include "fs/explain/explain.h"
 #include "fs/known/queries.h"
-#include "fs/life/drop.h"
+#include "fs/life/evict_file.h"
 
 namespace kvcachefs {
 namespace {
@@ -24,21 +24,21 @@ Result<void> evict_file(Core& core, InodeNumber number, const Place* place,
   // Removed meanwhile, or dropped by another name of it.
   if (!inode.ok() && inode.error().code == ESTALE) return {};
   if (!inode.ok()) return inode.error();
-  const Result<Obstacle> obstacle = obstacle_of(core, **inode);
-  if (!obstacle.ok() && obstacle.error().code == ESTALE) return {};
-  if (!obstacle.ok()) return obstacle.error();
-  if (*obstacle != Obstacle::kNone) {
-    ++page.left[static_cast<std::size_t>(*obstacle)];
-    if (page.examples.size() < kMostExamples && place != nullptr)
-      page.examples.push_back({.path = path_in(*place, name), .why = *obstacle});
-    return {};
-  }
   std::uint64_t size = 0;
   {
     const std::lock_guard lock((*inode)->mutex);
     size = (*inode)->record.stamp.size;
   }
-  TRY(drop_names(core, number, DropReason::kAsked));
+  const Result<Eviction> eviction = evict_file(core, *inode, DropReason::kAsked);
+  if (!eviction.ok() && eviction.error().code == ESTALE) return {};
+  if (!eviction.ok()) return eviction.error();
+  if (eviction->obstacle == Obstacle::kUnwanted) return {};
+  if (eviction->obstacle != Obstacle::kNone) {
+    ++page.left[static_cast<std::size_t>(eviction->obstacle)];
+    if (page.examples.size() < kMostExamples && place != nullptr)
+      page.examples.push_back({.path = path_in(*place, name), .why = eviction->obstacle});
+    return {};
+  }
   ++page.files;
   page.bytes += size;
   return {};

@@ -122,6 +122,8 @@ Result<void> add_file(Core& core, const NameOf& name, Inode& inode, Explanation&
     }
   }
   out.obstacle = obstacle_of(out.record, out.opens, *out.policy);
+  if (out.obstacle == Obstacle::kNone && core.budget.is_leased(out.inode))
+    out.obstacle = Obstacle::kLeased;
   TRY(add_block(core, name, out));
   if (out.ttl) {
     const UnixNanos used =

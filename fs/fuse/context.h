@@ -22,6 +22,9 @@ struct OperationContext {
   // requests may take at most half of the entries.
   WorkerPool* slow_calls = nullptr;
   std::atomic<std::size_t> parked_limit{0};
+  // The one thread on which writers wait for room, in order, so that they take none from slow_calls. What
+  // waits there is parked, too, and takes at most three quarters of what may be.
+  WorkerPool* room_calls = nullptr;
   std::atomic<std::size_t> parked{0};
   // Files that are open for direct I/O can be mapped shared; settled at INIT.
   std::atomic<bool> direct_mmap{false};

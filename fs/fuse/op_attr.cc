@@ -38,7 +38,8 @@ SetAttributes decode(const struct stat& attributes, int to_set) noexcept {
 
 void op_getattr(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kGetattr);
-  const Result<AttributesReply> attributes = reply.volume().attributes(inode, reply.file(info));
+  const Result<AttributesReply> attributes =
+      reply.volume().attributes(inode, reply.file(info), caller_of(request));
   if (!attributes) return reply.error(attributes.error());
   reply.attributes(*attributes);
 }
@@ -47,7 +48,8 @@ void op_getattr(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noex
 // The kernel asks so when somebody wants the time of birth.
 void op_statx(fuse_req_t request, fuse_ino_t inode, int, int, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kGetattr);
-  const Result<AttributesReply> attributes = reply.volume().attributes(inode, reply.file(info));
+  const Result<AttributesReply> attributes =
+      reply.volume().attributes(inode, reply.file(info), caller_of(request));
   if (!attributes) return reply.error(attributes.error());
   reply.statx(*attributes);
 }

@@ -1,5 +1,6 @@
 // What may wait for a disk: FLUSH, FSYNC, FSYNCDIR, FALLOCATE, COPY_FILE_RANGE.
 #include <algorithm>
+#include <chrono>
 
 #include "fs/fuse/kernel_order.h"
 #include "fs/fuse/ops.h"
@@ -10,8 +11,15 @@ void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kFlush);
   OpenFile& file = *reply.file(info);
   const Caller caller = caller_of(request);
-  if (!reply.volume().flush_is_slow(file))
-    return reply.result(reply.volume().flush(file, caller));
+  const FlushCost cost = reply.volume().flush_cost(file);
+  if (cost == FlushCost::kWaitsForRoom &&
+      run_when_room(reply,
+                    [&file, caller, called = std::chrono::steady_clock::now()](Reply& answer) {
+                      answer.volume().wait_for_room(file, called);
+                      answer.result(answer.volume().flush(file, caller));
+                    }))
+    return;
+  if (cost == FlushCost::kQuick) return reply.result(reply.volume().flush(file, caller));
   run_slowly(std::move(reply), [&file, caller](Reply& answer) {
     answer.result(answer.volume().flush(file, caller));
   });

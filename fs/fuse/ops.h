@@ -35,6 +35,23 @@ void run_slowly(Reply reply, Work work) {
   if (!context.slow_calls->try_post(task)) task();
 }
 
+// The same for a call that waits for room. False: too many requests are parked, nothing was done.
+template <class Work>
+[[nodiscard]] bool run_when_room(Reply& reply, Work work) {
+  OperationContext& context = reply.context();
+  if (context.parked.fetch_add(1) >= context.parked_limit.load() / 4 * 3) {
+    context.parked.fetch_sub(1);
+    return false;
+  }
+  auto shared = std::make_shared<Reply>(std::move(reply));
+  const auto task = [&context, shared, work = std::move(work)] {
+    work(*shared);
+    context.parked.fetch_sub(1);
+  };
+  if (!context.room_calls->try_post(task)) task();
+  return true;
+}
+
 // op_lookup.cc
 void op_lookup(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept;
 void op_forget(fuse_req_t request, fuse_ino_t inode, std::uint64_t lookups) noexcept;

@@ -127,7 +127,8 @@ FuseSession::FuseSession(SessionOptions options)
       notifier_(std::make_unique<Notifier>([this](const Notification& what) {
         // -ENOENT only says that the kernel had nothing cached.
         if (what.name.empty()) {
-          fuse_lowlevel_notify_inval_inode(session_, what.inode, -1, 0);
+          // From 0 on are the pages of the listing; a negative offset means none.
+          fuse_lowlevel_notify_inval_inode(session_, what.inode, what.listing ? 0 : -1, 0);
         } else {
           fuse_lowlevel_notify_inval_entry(session_, what.inode, what.name.c_str(),
                                            what.name.size());
@@ -166,6 +167,8 @@ Result<void> FuseSession::mount(std::string& problem) {
   TRY(create_session(problem));
   slow_calls_ = std::make_unique<WorkerPool>("kv-slow", kSlowThreads, kSlowQueue);
   context_->slow_calls = slow_calls_.get();
+  room_calls_ = std::make_unique<WorkerPool>("kv-room", 1, kSlowQueue);
+  context_->room_calls = room_calls_.get();
   loop_ = std::make_unique<ReadLoop>(session_);
 
   take_complaint();
@@ -383,6 +386,7 @@ void FuseSession::shut_down() noexcept {
   context_->parked_limit = 0;
   do {
     slow_calls_->drain();
+    room_calls_->drain();
   } while (context_->parked.load() != 0);
   notifier_->stop();
   // libfuse ends its ring threads only at the end of its own loop, which returns at once here.
@@ -406,11 +410,15 @@ void FuseSession::close(int id) noexcept {
 }
 
 void FuseSession::invalidate_entry(InodeNumber parent, std::string name) {
-  notifier_->post(Notification{.inode = parent, .name = std::move(name)});
+  notifier_->post(Notification{.inode = parent, .name = std::move(name), .listing = false});
 }
 
 void FuseSession::invalidate_attributes(InodeNumber inode) {
-  notifier_->post(Notification{.inode = inode, .name = {}});
+  notifier_->post(Notification{.inode = inode, .name = {}, .listing = false});
+}
+
+void FuseSession::invalidate_listing(InodeNumber directory) {
+  notifier_->post(Notification{.inode = directory, .name = {}, .listing = true});
 }
 
 }  // namespace kvcachefs

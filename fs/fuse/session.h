@@ -114,6 +114,7 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   // KernelNotifications
   void invalidate_entry(InodeNumber parent, std::string name) override;
   void invalidate_attributes(InodeNumber inode) override;
+  void invalidate_listing(InodeNumber directory) override;
 
  private:
   Result<void> create_session(std::string& problem);
@@ -136,6 +137,7 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   fuse_session* session_ = nullptr;
   std::unique_ptr<OperationContext> context_;
   std::unique_ptr<WorkerPool> slow_calls_;
+  std::unique_ptr<WorkerPool> room_calls_;
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<ReadLoop> loop_;
 

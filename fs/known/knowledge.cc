@@ -267,7 +267,16 @@ void Knowledge::removed(std::uint64_t block) {
   if (block != 0) note(order::Note::What::kRemoved, block, kNobody);
 }
 
-void Knowledge::listed(pid_t thread) { note(order::Note::What::kListed, 0, thread); }
+void Knowledge::listed(pid_t thread) {
+  const std::int64_t at = now();
+  crawlers_.listed(processes_.caller(thread, at), at);
+  note(order::Note::What::kListed, 0, thread);
+}
+
+bool Knowledge::is_crawling(pid_t thread) {
+  const std::int64_t at = now();
+  return crawlers_.any(at) && crawlers_.has(processes_.caller(thread, at), at);
+}
 
 Result<std::uint64_t> Knowledge::number_of(InodeNumber inode) {
   // An inode has few names; those of a session's links are not blocks.
@@ -322,7 +331,21 @@ Result<Treatment> Knowledge::treatment(InodeNumber inode, const InodeRecord& rec
   }
   Told own;
   if ((record.flags & kInodeHasXattr) != 0) own = TRY(own_told(catalog_, inode));
-  return names.of(record, own);
+  Treatment treatment = names.of(record, own);
+  if (treatment.ttl) {
+    std::int64_t shortest = shortest_ttl_s_.load(std::memory_order_relaxed);
+    bool is_shorter = false;
+    while (treatment.ttl->count() < shortest && !is_shorter)
+      is_shorter = shortest_ttl_s_.compare_exchange_weak(shortest, treatment.ttl->count());
+    if (is_shorter && on_shorter_ttl) on_shorter_ttl();
+  }
+  return treatment;
+}
+
+std::optional<std::chrono::seconds> Knowledge::shortest_ttl() const noexcept {
+  const std::int64_t shortest = shortest_ttl_s_.load(std::memory_order_relaxed);
+  if (shortest == INT64_MAX) return std::nullopt;
+  return std::chrono::seconds{shortest};
 }
 
 Result<Told> Knowledge::told_above(InodeNumber directory) {

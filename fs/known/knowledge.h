@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fs/known/crawlers.h"
 #include "fs/known/file_policy.h"
 #include "fs/known/order_feed.h"
 #include "fs/known/place.h"
@@ -126,6 +127,10 @@ class Knowledge {
   // Of its first 64 names. `record`: the inode's. Not under an inode's lock; microseconds. Errors: EIO,
   // EBADMSG, ESTALE (its names changed meanwhile: ask later).
   Result<Treatment> treatment(InodeNumber inode, const InodeRecord& record);
+  // The shortest time to live that treatment() has found so far; nullopt: none.
+  [[nodiscard]] std::optional<std::chrono::seconds> shortest_ttl() const noexcept;
+  // Set once before the mount answers: it is shorter than before. Queues and returns.
+  std::function<void()> on_shorter_ttl;
   // What holds in a directory by it or those above, where they were told. Errors: as above.
   Result<Told> told_above(InodeNumber directory);
 
@@ -141,6 +146,12 @@ class Knowledge {
     feed_.settle();
     return learner_;
   }
+  // The same without waiting for what is needed: the learner knows all that has happened so far.
+  void settle() { feed_.settle(); }
+  // Whether one of the inode's names is a block's. Two or three reads of the database.
+  [[nodiscard]] bool is_block(InodeNumber inode) { return number_of(inode).ok(); }
+  // Whether the process lists directories: its lookups are no uses.
+  [[nodiscard]] bool is_crawling(pid_t thread);
   // From when the mount answers on; before and afterwards the learner is told at once.
   void start() { feed_.start(); }
   void stop() { feed_.stop(); }
@@ -184,9 +195,11 @@ class Knowledge {
   Catalog& catalog_;
   InodeTable& table_;
   const FilePolicy otherwise_;
+  std::atomic<std::int64_t> shortest_ttl_s_{INT64_MAX};
   Places places_;
   UseTable uses_;
   Processes processes_;
+  Crawlers crawlers_;
   order::Learner learner_;
   OrderFeed feed_{learner_};
   const std::int64_t began_wall_ns_;

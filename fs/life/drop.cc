@@ -27,7 +27,8 @@ Obituary prepare_obituary(Core& core, const Inode& inode, InodeNumber directory,
 
 // One name at a time, each in a commit of its own: a file with a million links must not become
 // one huge batch. The inode goes with its last name.
-Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason) {
+// True: look for another one. `last`: it was the last, and went.
+Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason, bool& last) {
   std::vector<std::pair<InodeNumber, std::string>> links =
       TRY(core.catalog.list_links(inode->number, 1));
   InodePtr parent;
@@ -42,6 +43,7 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason)
   const LockedInodes locked({inode.get(), parent.get()});
   if (inode->record.nlink == 0) return false;
   InodeRecord next = inode->record;
+  InodeRecord directory;
   std::uint64_t block = 0;
   Edit edit;
   edit.set_frees();
@@ -54,6 +56,10 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason)
     edit.remove_dentry(parent_number, name, *dentry);
     block = TRY(core.knowledge.remove_rows(edit, parent_number, name, seen));
     --next.nlink;
+    // The kernel takes what it has read of a directory for good until this changes.
+    directory = parent->record;
+    directory.mtime = directory.ctime = file_clock_now();
+    edit.put_inode(parent_number, directory);
   } else {
     next.nlink = 0;
   }
@@ -61,6 +67,7 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason)
   if (reason == DropReason::kPoisoned) next.flags |= kInodePoisoned;
   if (next.nlink == 0) edit.put_orphan_inode(inode->number);
   TRY(commit_record(core, *inode, std::move(next), std::move(edit)));
+  if (parent != nullptr) parent->record = std::move(directory);
   core.knowledge.removed(block);
   if (!obituary.path.empty()) {
     obituary.what.size = inode->record.stamp.size;
@@ -68,9 +75,14 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason)
     core.drops.add_name(obituary.path, obituary.what);
   }
   if (parent != nullptr && core.notifications != nullptr) {
-    core.notifications->invalidate_entry(links.front().first, links.front().second);
+    if (reason == DropReason::kRoom || reason == DropReason::kExpired) {
+      core.notifications->invalidate_listing(links.front().first);
+    } else {
+      core.notifications->invalidate_entry(links.front().first, links.front().second);
+    }
   }
-  return inode->record.nlink > 0;
+  last = inode->record.nlink == 0;
+  return !last;
 }
 
 // One of its paths for the log, relative to the root of the mount; empty: it has none.
@@ -111,9 +123,11 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
   const bool is_told = reason != DropReason::kIncomplete && !is_eviction(reason);
   const std::string path = is_told ? path_of(core, number) : std::string{};
   // At most one round a name, and one more for each rename that comes between.
-  while (TRY(drop_one_name(core, inode, reason))) {
+  bool last = false;
+  while (TRY(drop_one_name(core, inode, reason, last))) {
   }
-  {
+  // Two that evict the same file both come here.
+  if (last || !is_eviction(reason)) {
     const std::lock_guard lock(inode->mutex);
     core.drops.count(reason, inode->record.stamp.size);
   }
@@ -150,7 +164,6 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
     case DropReason::kRoom:
     case DropReason::kExpired:
     case DropReason::kAsked:
-      core.counters.evicted.fetch_add(1, std::memory_order_relaxed);
       break;
   }
   return {};

@@ -11,6 +11,11 @@ namespace kvcachefs {
 // Removes every name of the inode, tells the kernel, and leaves the inode to the reaper once
 // nobody has it open. The caller holds no inode lock. An inode that is gone already is success.
 // Errors: EIO, EBADMSG, ENOSPC.
+//
+// Of evictions (but of those that somebody asked for) the kernel is only told that its listing of the directory
+// does not hold: a message about a name takes the directory's lock, where runtimes are making the next
+// files, and a daemon that is killed while it waits there cannot end. What the kernel remembers of a name
+// outlasts no lease and no young file (fs/budget); it asks again then, or when an open says ESTALE.
 Result<void> drop_names(Core& core, InodeNumber number, DropReason reason);
 
 }  // namespace kvcachefs

@@ -14,16 +14,17 @@ enum class Obstacle : std::uint8_t {
   kUnsealed,  // it is being written, or its checksums are being made
   kKept,      // policy keep
   kPinned,    // policy pin
+  kLeased,    // somebody has just found it
+  kUnwanted,  // it is no file, is gone already, or was not meant
 };
-inline constexpr std::size_t kObstacles = 5;
+inline constexpr std::size_t kObstacles = 7;
 
-// "none", "open", "unsealed", "kept", "pinned".
+// "none", "open", "unsealed", "kept", "pinned", "leased", "unwanted".
 [[nodiscard]] std::string_view name_of(Obstacle obstacle) noexcept;
 
-// Of a regular file, at this moment. Takes the inode's lock. Errors: as Knowledge::treatment().
-Result<Obstacle> obstacle_of(Core& core, Inode& inode);
-// The same of what was looked at before.
+// But for a lease: of a file that was looked at before. `before_seal`: what is published may go as well, all its
+// bytes are there.
 [[nodiscard]] Obstacle obstacle_of(const InodeRecord& record, std::uint32_t opens,
-                                   FilePolicy policy) noexcept;
+                                   FilePolicy policy, bool before_seal = false) noexcept;
 
 }  // namespace kvcachefs

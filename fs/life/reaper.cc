@@ -12,22 +12,38 @@ namespace {
 
 // Unlinks of a burst come together in one batch, with one sync.
 constexpr std::chrono::milliseconds kGather{50};
+// Few: the room that they make is waited for.
+constexpr std::size_t kEvictedBatch = 64;
 
 struct Doomed {
   ObjectId object;
   std::uint32_t device;
+  InodeNumber inode;  // 0: it was replaced by a rewrite
 };
+
+std::vector<InodeNumber> take(std::deque<InodeNumber>& queue, std::size_t most) {
+  const auto end = queue.begin() + static_cast<std::ptrdiff_t>(std::min(most, queue.size()));
+  std::vector<InodeNumber> taken(queue.begin(), end);
+  queue.erase(queue.begin(), end);
+  return taken;
+}
 
 }  // namespace
 
 void Reaper::start() {
   thread_ = std::thread([this] { run(); });
+  evicted_thread_ = std::thread([this] { run_evicted(); });
 }
 
-void Reaper::add_inode(InodeNumber number) {
+void Reaper::add_inode(InodeNumber number, bool evicted) {
   const std::lock_guard lock(mutex_);
-  if (inodes_.size() >= kMostQueued) {
+  if (inodes_.size() + evicted_.size() >= kMostQueued) {
     overflowed_ = true;
+    return;
+  }
+  if (evicted) {
+    evicted_.push_back(number);
+    if (evicted_.size() == 1) evicted_changed_.notify_one();
     return;
   }
   inodes_.push_back(number);
@@ -45,8 +61,23 @@ void Reaper::stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     changed_.notify_one();
+    evicted_changed_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
+  if (evicted_thread_.joinable()) evicted_thread_.join();
+}
+
+void Reaper::run_evicted() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    evicted_changed_.wait(lock, [this] { return stopping_ || !evicted_.empty(); });
+    if (evicted_.empty()) return;
+    const std::vector<InodeNumber> numbers = take(evicted_, kEvictedBatch);
+    lock.unlock();
+    if (const Result<void> reaped = reap_inodes(numbers, false); !reaped.ok())
+      log_warn("reaping failed errno={} step=\"{}\"", reaped.error().code, reaped.error().what);
+    lock.lock();
+  }
 }
 
 void Reaper::run() {
@@ -66,17 +97,13 @@ void Reaper::run() {
     if (!stopping_)
       changed_.wait_for(lock, kGather,
                         [this] { return stopping_ || inodes_.size() >= kBatch; });
-    std::vector<InodeNumber> numbers;
-    while (!inodes_.empty() && numbers.size() < kBatch) {
-      numbers.push_back(inodes_.front());
-      inodes_.pop_front();
-    }
+    const std::vector<InodeNumber> numbers = take(inodes_, kBatch);
     const bool objects = std::exchange(objects_, false);
     if (inodes_.empty() && std::exchange(overflowed_, false)) {
       log_warn("reaper queue overflowed: the rest of the orphans goes at the next start");
     }
     lock.unlock();
-    const Result<void> reaped = reap_inodes(numbers);
+    const Result<void> reaped = reap_inodes(numbers, true);
     if (!reaped.ok())
       log_warn("reaping failed errno={} step=\"{}\"", reaped.error().code, reaped.error().what);
     bool more = objects;
@@ -90,7 +117,21 @@ void Reaper::run() {
   }
 }
 
-Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers) {
+Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers, bool durably) {
+  std::vector<InodeNumber> mine;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const InodeNumber number : numbers) {
+      if (in_hand_.insert(number).second) mine.push_back(number);
+    }
+  }
+  Result<void> reaped = reap_claimed(mine, durably);
+  const std::lock_guard lock(mutex_);
+  for (const InodeNumber number : mine) in_hand_.erase(number);
+  return reaped;
+}
+
+Result<void> Reaper::reap_claimed(const std::vector<InodeNumber>& numbers, bool durably) {
   if (numbers.empty()) return {};
   std::vector<Doomed> doomed;
   std::vector<InodeNumber> files;
@@ -108,7 +149,8 @@ Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers) {
     for (const ObjectId object : {record->object, record->previous_object}) {
       if (object == kNoObject) continue;
       const Result<std::uint32_t> device = core_.devices->index_of(object);
-      if (device.ok()) doomed.push_back({object, *device});
+      if (device.ok())
+        doomed.push_back({object, *device, object == record->object ? number : 0});
       edit.remove_object(object, device.ok() ? *device : kNoDevice);
     }
     if ((record->flags & kInodeHasXattr) != 0) {
@@ -126,10 +168,12 @@ Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers) {
   }
   // Before the orphans' records, which say what is left.
   TRY(core_.knowledge.remove_rows_left(files));
-  if (!doomed.empty()) TRY(core_.catalog.sync());
+  if (durably && !doomed.empty()) TRY(core_.catalog.sync());
   for (const Doomed& copy : doomed) {
     const Result<void> removed = core_.devices->at(copy.device).remove(copy.object);
-    if (!removed.ok()) {
+    if (removed.ok()) {
+      core_.budget.usage().reaped(copy.inode, copy.object);
+    } else {
       edit.put_orphan_object(copy.object, copy.device);  // again at the next start
       log_warn("unlink of a backing file failed object={} errno={}", copy.object,
                removed.error().code);
@@ -153,6 +197,7 @@ Result<bool> Reaper::reap_objects() {
     }
     const Result<void> removed = core_.devices->at(orphan.device).remove(orphan.id);
     if (removed.ok()) {
+      core_.budget.usage().reaped_object(orphan.id);
       edit.remove_orphan_object(orphan.id);
     } else {
       log_warn("unlink of a backing file failed object={} errno={}", orphan.id,
@@ -196,7 +241,7 @@ Result<void> Reaper::collect_last_runs() {
     after = numbers.back();
     numbers.erase(std::lower_bound(numbers.begin(), numbers.end(), last_runs_end_),
                   numbers.end());
-    TRY(reap_inodes(numbers));
+    TRY(reap_inodes(numbers, true));
   } while (!stopping());
   while (TRY(reap_objects())) {
     if (stopping()) break;

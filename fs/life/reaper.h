@@ -4,6 +4,10 @@
 // The order is what keeps a power cut safe: the catalog is synced first (so that the removal of
 // the names is durable), then the backing files are unlinked, then the records go. A crash in
 // between leaves an orphan record, and the next start takes the rest from there.
+//
+// What was evicted goes without the sync, on a thread of its own: on a disk that is being written the sync
+// takes as long as all that is written, and the writers wait for this room. A power cut may then bring back
+// names of such files; the start after it finds them and drops them (Core::cut_before).
 #pragma once
 
 #include <condition_variable>
@@ -24,12 +28,12 @@ class Reaper {
   Reaper& operator=(const Reaper&) = delete;
 
   void start();
-  // The inode has no name and nobody refers to it. Any thread; never waits. Beyond kMostQueued
-  // the number is left to the next walk over the orphans' table.
-  void add_inode(InodeNumber number);
+  // The inode has no name and nobody refers to it; `evicted`: it lost its names to an eviction. Any thread;
+  // never waits. Beyond kMostQueued the number is left to the next walk over the orphans' table.
+  void add_inode(InodeNumber number, bool evicted);
   // There are orphan objects in the catalog. Any thread; never waits.
   void add_object();
-  // Removes what is queued and ends the thread.
+  // Removes what is queued and ends the threads.
   void stop();
   // The last run ended in a crash: the thread's first work is to remove the backing files that
   // were made just before it and got no record. Before start().
@@ -43,7 +47,10 @@ class Reaper {
   static constexpr std::size_t kBatch = 1024;
 
   void run();
-  Result<void> reap_inodes(const std::vector<InodeNumber>& numbers);
+  void run_evicted();
+  // `durably`: the catalog is synced before the unlinks.
+  Result<void> reap_inodes(const std::vector<InodeNumber>& numbers, bool durably);
+  Result<void> reap_claimed(const std::vector<InodeNumber>& numbers, bool durably);
   Result<bool> reap_objects();
   Result<void> remove_strays();
   Result<void> collect_last_runs();
@@ -52,13 +59,18 @@ class Reaper {
   Core& core_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::condition_variable evicted_changed_;
   std::deque<InodeNumber> inodes_;
+  std::deque<InodeNumber> evicted_;
+  // Being reaped by one of the two threads: an inode of the last run that is evicted now is found by both.
+  std::unordered_set<InodeNumber> in_hand_;
   bool objects_ = false;
   bool overflowed_ = false;
   bool strays_ = false;
   InodeNumber last_runs_end_ = 0;  // inodes below it may be orphans of the last run
   bool stopping_ = false;
   std::thread thread_;
+  std::thread evicted_thread_;
 };
 
 }  // namespace kvcachefs

@@ -161,6 +161,7 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
   }
   if (!is_new) {
     reaper.expect_orphans();
+    if (another_boot && !last.clean) core.cut_before = core.catalog.coming_id();
     const std::uint64_t kept = TRY(settle(core, another_boot, report.dropped));
     if (!last.clean) reaper.expect_strays();
     core.counters.unsealed.store(kept);

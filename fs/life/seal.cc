@@ -27,6 +27,7 @@ struct Candidate {
   ObjectId object = kNoObject;
   std::uint32_t device = 0;
   std::uint64_t write_opens = 0;
+  bool failed = false;  // a write of it was: its names go
   UniqueFd fd;
 };
 
@@ -37,8 +38,9 @@ std::optional<Candidate> find_candidate(Core& core, InodeNumber number) {
   if (!inode.ok()) return std::nullopt;
   const std::lock_guard lock((*inode)->mutex);
   const InodeRecord& record = (*inode)->record;
+  const bool failed = (*inode)->is_going() && (record.flags & kInodePoisoned) != 0;
   const bool ready =
-      record.state == DataState::kPublished || record.state == DataState::kMutable;
+      failed || record.state == DataState::kPublished || record.state == DataState::kMutable;
   if (!ready || (*inode)->writers > 0 || record.nlink == 0) return std::nullopt;
   Result<Tier*> tier = core.devices->of(**inode);
   if (!tier.ok()) return std::nullopt;
@@ -48,6 +50,7 @@ std::optional<Candidate> find_candidate(Core& core, InodeNumber number) {
                    .object = record.object,
                    .device = *(*inode)->device,
                    .write_opens = (*inode)->write_opens,
+                   .failed = failed,
                    .fd = std::move(*fd)};
 }
 
@@ -234,7 +237,10 @@ void Sealer::pass() {
         first_left = std::min(first_left, file.inode->number);
         continue;
       }
-      const Result<Sealed> outcome = seal_one(core_, file);
+      // Its names may change just now: what was known holds.
+      static_cast<void>(note_policy(core_, *file.inode).ok());
+      const Result<Sealed> outcome =
+          file.failed ? Result<Sealed>(Sealed::kPoisoned) : seal_one(core_, file);
       if (outcome.ok() && *outcome == Sealed::kYes) {
         ++sealed;
         // Counted as sealed only after the sync below.

@@ -1,5 +1,8 @@
 #include "fs/life/states.h"
 
+#include <utility>
+
+#include "backend/base/log.h"
 #include "fs/node/attributes.h"
 
 namespace kvcachefs {
@@ -19,11 +22,29 @@ void count_unsealed(Core& core, DataState before, DataState after) noexcept {
     core.counters.unsealed.fetch_sub(1, std::memory_order_relaxed);
 }
 
+Result<FilePolicy> note_policy(Core& core, Inode& inode) {
+  InodeRecord record;
+  {
+    const std::lock_guard lock(inode.mutex);
+    record = inode.record;
+  }
+  const Treatment treatment = TRY(core.knowledge.treatment(inode.number, record));
+  const std::lock_guard lock(inode.mutex);
+  inode.kept = treatment.policy >= FilePolicy::kKeep;
+  core.budget.kept_noted(inode);
+  return treatment.policy;
+}
+
+void store_record(Core& core, Inode& inode, InodeRecord&& next) {
+  const InodeRecord before = std::exchange(inode.record, std::move(next));
+  count_unsealed(core, before.state, inode.record.state);
+  core.budget.changed(inode, before);
+}
+
 Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit) {
   edit.put_inode(inode.number, next);
   TRY(core.catalog.commit(std::move(edit)));
-  count_unsealed(core, inode.record.state, next.state);
-  inode.record = std::move(next);
+  store_record(core, inode, std::move(next));
   return {};
 }
 
@@ -57,14 +78,40 @@ Result<void> begin_change(Core& core, Inode& inode, Change change) {
   return commit_record(core, inode, std::move(next), std::move(edit));
 }
 
+Result<void> poison(Core& core, Inode& inode) {
+  InodeRecord next = inode.record;
+  next.flags |= kInodePoisoned;
+  Edit edit;
+  edit.set_frees();
+  return commit_record(core, inode, std::move(next), std::move(edit));
+}
+
+namespace {
+
+// The kernel writes most files without us: where the disk below was all but full meanwhile, a write
+// may have failed that nobody heard of.
+Result<void> note_danger(Core& core, Inode& inode) {
+  if (inode.record.state != DataState::kUnpublished || inode.danger_at_open == 0 ||
+      !inode.device || core.budget.danger(*inode.device) == inode.danger_at_open ||
+      (inode.record.flags & kInodePoisoned) != 0)
+    return {};
+  TRY(poison(core, inode));
+  log_error("poisoned inode={}: its disk was all but full while it was written", inode.number);
+  return fail(ENOSPC, "the disk was all but full");
+}
+
+}  // namespace
+
 Result<void> publish_locked(Core& core, Inode& inode) {
   if (!is_unsealed(inode.record.state)) return {};
   Tier* tier = TRY(core.devices->of(inode));
   const struct stat backing = TRY(tier->status(inode.record.object));
+  core.budget.measured(inode.number, backing);
   const bool first = inode.record.state == DataState::kUnpublished;
   if (!first && inode.record.stamp == stamp_of(backing)) return {};
   InodeRecord next = inode.record;
   Edit edit;
+  TRY(note_danger(core, inode));
   const bool replaces = next.previous_object != kNoObject;
   TRY(prepare_publication(core, inode.number, next, backing, edit));
   TRY(commit_record(core, inode, std::move(next), std::move(edit)));

@@ -36,6 +36,17 @@ void enter_state(InodeNumber number, InodeRecord& record, DataState state, Edit&
 // Keeps the count of unsealed files, after a commit.
 void count_unsealed(Core& core, DataState before, DataState after) noexcept;
 
+// What its names and directories have been told by now; noted in the inode, too. Without its lock.
+// Errors: those of Knowledge::treatment().
+Result<FilePolicy> note_policy(Core& core, Inode& inode);
+
+// A write of a file that is not published has failed: it will not be. The caller holds the inode's lock. Errors:
+// as commit_record().
+Result<void> poison(Core& core, Inode& inode);
+
+// Makes a record that was committed what the inode is. The caller holds the inode's lock.
+void store_record(Core& core, Inode& inode, InodeRecord&& next);
+
 // Commits, and makes the copy what the inode is. The caller holds the inode's lock. Errors:
 // those of Catalog::commit(); the inode is as it was then.
 Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit);

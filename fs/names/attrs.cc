@@ -78,7 +78,7 @@ Result<bool> has_privileges(Core& core, const Inode& inode) {
   return TRY(core.catalog.find_xattr(inode.number, kCapabilityXattr)).has_value();
 }
 
-Result<AttributesReply> Attributes::reply_of(const InodePtr& inode) {
+Result<AttributesReply> Attributes::reply_of(const InodePtr& inode, const Caller* user) {
   std::optional<struct stat> backing;
   if (inode->is_file()) {
     Result<struct stat> checked = checked_status(core_, *inode);
@@ -89,15 +89,20 @@ Result<AttributesReply> Attributes::reply_of(const InodePtr& inode) {
     backing = *checked;
   }
   const std::lock_guard lock(inode->mutex);
+  if (user != nullptr && inode->is_going()) return fail(ESTALE, "about to go");
+  if (user != nullptr && backing) core_.budget.answered(*inode, *backing, user->uid);
   return AttributesReply{.attributes = merge_attributes(inode->number, inode->record,
                                                         backing ? &*backing : nullptr),
                          .birth = to_timespec(inode->record.btime),
                          .timeout_s = attribute_timeout(*inode)};
 }
 
-Result<AttributesReply> Attributes::attributes(InodeNumber number, const OpenFile* file) {
-  const InodePtr inode = file != nullptr ? file->inode : TRY(core_.table.get(number));
-  return reply_of(inode);
+Result<AttributesReply> Attributes::attributes(InodeNumber number, const OpenFile* file,
+                                               const Caller& caller) {
+  if (file != nullptr) return reply_of(file->inode);
+  const InodePtr inode = TRY(core_.table.get(number));
+  const bool wanted = inode->is_file() && !core_.knowledge.is_crawling(caller.pid);
+  return reply_of(inode, wanted ? &caller : nullptr);
 }
 
 // A store through a mapping has moved the modification time of a sealed file, and nobody has looked at it
@@ -225,14 +230,27 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
   const InodePtr inode = TRY(core_.table.get(number));
   if (name == kParentXattr) return set_parent(number, value, flags);
   if (name == kToldXattr) return set_told(*inode, value, flags);
-  const std::lock_guard lock(inode->mutex);
+  std::unique_lock lock(inode->mutex);
   if (is_acl(name)) return set_acl(*inode, name, value, caller);
   if (name.starts_with(kOwnXattrs)) TRY(check_own_xattr(inode->record, name, value));
   Edit edit;
   const bool tells_below = is_told_below(*inode, name);
   if (tells_below) edit.put_told_policy();
   TRY(store_xattr(*inode, name, value, flags, std::move(edit)));
-  if (tells_below) core_.knowledge.places().changed();
+  lock.unlock();
+  return told(*inode, name);
+}
+
+// After the commit: what is told holds for what is there already.
+Result<void> Attributes::told(Inode& inode, std::string_view name) {
+  if (name != kPolicyXattr && name != kTtlXattr) return {};
+  if (is_told_below(inode, name)) {
+    core_.knowledge.places().changed();
+    if (core_.on_policy_told) core_.on_policy_told();
+  } else if (inode.is_file()) {
+    // Its names may change just now; who evicts looks again.
+    static_cast<void>(note_policy(core_, inode).ok());
+  }
   return {};
 }
 
@@ -333,7 +351,7 @@ Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name)
   if (name == kParentXattr) return core_.knowledge.forget_parent(number);
   std::optional<Knowledge::PlaceChange> change;
   if (name == kToldXattr) change.emplace(core_.knowledge);
-  const std::lock_guard lock(inode->mutex);
+  std::unique_lock lock(inode->mutex);
   const bool stands = (inode->record.flags & kInodeHasXattr) != 0 &&
                       TRY(core_.catalog.find_xattr(number, name)).has_value();
   if (!stands) return is_acl(name) ? Result<void>{} : Result<void>{fail(ENODATA, "xattr")};
@@ -345,8 +363,8 @@ Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name)
   next.ctime = file_clock_now();
   if (name == kToldXattr) Knowledge::put_unread(edit, number);
   TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
-  if (is_told_below(*inode, name)) core_.knowledge.places().changed();
-  return {};
+  lock.unlock();
+  return told(*inode, name);
 }
 
 }  // namespace kvcachefs

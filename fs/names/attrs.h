@@ -11,7 +11,8 @@ class Attributes {
   explicit Attributes(Core& core) : core_(core) {}
 
   // As the methods of the same names in fs/volume.h.
-  Result<AttributesReply> attributes(InodeNumber inode, const OpenFile* file);
+  Result<AttributesReply> attributes(InodeNumber inode, const OpenFile* file,
+                                     const Caller& caller);
   Result<AttributesReply> set_attributes(InodeNumber inode, const SetAttributes& change,
                                          OpenFile* file, const Caller& caller);
   Result<void> set_xattr(InodeNumber inode, std::string_view name, std::string_view value,
@@ -21,9 +22,11 @@ class Attributes {
   Result<void> remove_xattr(InodeNumber inode, std::string_view name);
 
  private:
-  Result<AttributesReply> reply_of(const InodePtr& inode);
+  // `user`: who asked by name, and gets a lease by that.
+  Result<AttributesReply> reply_of(const InodePtr& inode, const Caller* user = nullptr);
   Result<void> change_data(const InodePtr& inode, const SetAttributes& change, OpenFile* file);
   Result<void> note_mapped_store(Inode& inode, int fd);
+  Result<void> told(Inode& inode, std::string_view name);
   Result<void> set_acl(Inode& inode, std::string_view name, std::string_view value,
                        const Caller& caller);
 

@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 
+#include <algorithm>
+
 #include "backend/base/log.h"
 #include "fs/acl/acl.h"
 #include "fs/life/drop.h"
@@ -72,6 +74,8 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
         reason = DropReason::kDamaged;
       } else if (backing.error().code != ENOENT || record.nlink == 0) {
         return backing.error();
+      } else if (record.object < core.cut_before) {
+        reason = DropReason::kIncomplete;
       }
     } else if (tier.error().code != ENOENT) {
       return tier.error();
@@ -81,19 +85,25 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
   return fail(ENOENT, "its backing file is lost");
 }
 
-Result<Entry> Namespace::entry_of(const InodePtr& inode) {
+Result<Entry> Namespace::entry_of(const InodePtr& inode, const Caller* user) {
   std::optional<struct stat> backing;
   if (inode->is_file()) backing = TRY(checked_status(core_, *inode));
   Entry entry;
   entry.inode = inode->number;
   {
     const std::lock_guard lock(inode->mutex);
+    if (inode->is_going()) return fail(ENOENT, "about to go");
+    if (user != nullptr && backing) core_.budget.answered(*inode, *backing, user->uid);
     entry.generation = inode->record.generation;
     entry.attributes =
         merge_attributes(inode->number, inode->record, backing ? &*backing : nullptr);
     entry.attribute_timeout_s = attribute_timeout(*inode);
   }
   entry.entry_timeout_s = kEntryTimeout;
+  if (inode->is_file())
+    entry.entry_timeout_s = user != nullptr
+                                ? std::min(kEntryTimeout, core_.budget.longest_timeout_s())
+                                : kBlockTimeout;
   core_.table.add_lookup(inode);
   return entry;
 }
@@ -129,6 +139,8 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
   Result<InodePtr> inode = core_.table.get(dentry->inode);
   if (!inode.ok()) {
     if (inode.error().code != ESTALE) return inode.error();
+    // Removed or evicted since.
+    if (TRY(core_.catalog.find_dentry(parent, name)) != dentry) return fail(ENOENT, "removed");
     log_error("dentry without inode parent={} inode={}: run kvcachefs fsck", parent,
               dentry->inode);
     return fail(ENOENT, "no such inode");
@@ -142,7 +154,9 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
     core_.counters.lookup_misses.fetch_add(1, std::memory_order_relaxed);
     return fail(ENOENT, "being written");
   }
-  Result<Entry> entry = entry_of(*inode);
+  const bool wanted = (*inode)->is_file() && !core_.knowledge.is_crawling(caller.pid);
+  Result<Entry> entry = entry_of(*inode, wanted ? &caller : nullptr);
+  if (wanted && !block && entry.ok()) core_.budget.used(dentry->inode);
   if (block && (*inode)->is_file()) {
     if (!block->temporary) (*inode)->block.store(block->number, std::memory_order_relaxed);
     (*inode)->series.store(block->series, std::memory_order_relaxed);
@@ -155,11 +169,27 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
   return entry;
 }
 
+// Lookups say that it is not there, so who makes it anew must not find it.
+Result<void> Namespace::finish_drop(InodeNumber parent, std::string_view name) {
+  const std::optional<DentryRecord> standing = TRY(core_.catalog.find_dentry(parent, name));
+  if (!standing) return {};
+  const InodePtr inode = core_.table.find(standing->inode);
+  if (inode == nullptr) return {};
+  DropReason reason = DropReason::kRoom;
+  {
+    const std::lock_guard lock(inode->mutex);
+    if (!inode->is_going()) return {};
+    if (!inode->evicting) reason = DropReason::kPoisoned;
+  }
+  return drop_names(core_, inode->number, reason);
+}
+
 Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view name,
                                         const NewInode& what, const Caller& caller) {
   const bool nameless = name.empty();
   if (!nameless) TRY(check_name(name));
   const InodePtr directory = TRY(core_.table.get(parent));
+  if (!nameless) TRY(finish_drop(parent, name));
   const InodeNumber number = TRY(core_.catalog.next_id());
   const UnixNanos now = file_clock_now();
   InodeRecord record;
@@ -242,7 +272,10 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   made.inode = core_.table.insert(number, std::move(record));
   // Its number is greater than the directory's, whose lock is held.
   const std::lock_guard inode_lock(made.inode->mutex);
-  if (S_ISREG(what.mode)) made.inode->device = made.copy.device;
+  if (S_ISREG(what.mode)) {
+    made.inode->device = made.copy.device;
+    core_.budget.made(number, made.copy.device);
+  }
   if (made.block) {
     made.inode->block.store(made.block->number, std::memory_order_relaxed);
     made.inode->series.store(made.block->series, std::memory_order_relaxed);

@@ -48,7 +48,8 @@ class Namespace {
   Result<Made> make(InodeNumber parent, std::string_view name, const NewInode& what,
                     const Caller& caller);
   // The entry of an inode in memory, with one lookup counted.
-  Result<Entry> entry_of(const InodePtr& inode);
+  // `user`: who asked for it by name, and gets a lease by that. ENOENT: it is being evicted.
+  Result<Entry> entry_of(const InodePtr& inode, const Caller* user = nullptr);
 
   // Before the mount answers.
   Result<void> load_native_map() { return native_.load(core_.catalog); }
@@ -56,6 +57,7 @@ class Namespace {
 
  private:
   Result<InodeNumber> parent_of(InodeNumber directory);
+  Result<void> finish_drop(InodeNumber parent, std::string_view name);
   // unlink and rmdir; `directory`: which of them.
   Result<void> remove_name(InodeNumber parent, std::string_view name, bool directory);
   // The steps of a rename (rename.cc).

@@ -23,10 +23,7 @@ struct Changes {
   Result<void> commit(Core& core, Edit&& edit) {
     for (const auto& [inode, record] : records) edit.put_inode(inode->number, record);
     TRY(core.catalog.commit(std::move(edit)));
-    for (auto& [inode, record] : records) {
-      count_unsealed(core, inode->record.state, record.state);
-      inode->record = std::move(record);
-    }
+    for (auto& [inode, record] : records) store_record(core, *inode, std::move(record));
     return {};
   }
 };
@@ -74,7 +71,7 @@ void Namespace::came_second(Inode& second, const Inode& first, const NewName& ha
   native_.note_second(core_.counters, hash.name, first.record.stamp.size,
                       second.record.stamp.size);
   if (second.record.nlink == 0) {
-    second.came_second.store(true, std::memory_order_release);
+    second.disowned.store(true, std::memory_order_release);
     core_.table.let_go(second);
   }
   if (core_.notifications == nullptr) return;
@@ -301,6 +298,7 @@ void Namespace::tell_stored(const Renaming& call, bool moved, const Caller& call
   const std::uint64_t to = block_at(call.moved, call.at_target);
   const std::uint64_t back = call.exchange ? block_at(call.replaced, call.at_source) : 0;
   if (to != 0) knowledge.named(*call.moved, to, caller.pid);
+  if (to == 0 && call.moved->is_file()) core_.budget.used(call.moved->number);
   if (back != 0) knowledge.named(*call.replaced, back, caller.pid);
 }
 

@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <memory>
 
+#include "fs/budget/budget.h"
 #include "fs/known/knowledge.h"
 #include "fs/life/drop_history.h"
 #include "fs/node/devices.h"
@@ -32,7 +33,6 @@ struct Counters {
   std::atomic<std::uint64_t> lost{0};
   std::atomic<std::uint64_t> unreadable{0};
   std::atomic<std::uint64_t> changed_on_purpose{0};
-  std::atomic<std::uint64_t> evicted{0};
   std::atomic<std::uint64_t> lookup_hits{0};
   std::atomic<std::uint64_t> lookup_misses{0};
   std::atomic<std::uint64_t> duplicates{0};
@@ -50,7 +50,8 @@ struct Core {
         notifications(its_notifications),
         table(its_catalog, [this](const Inode& inode) { unreferenced(inode); }),
         knowledge(its_catalog, table,
-                  its_options.keep_by_default ? FilePolicy::kKeep : FilePolicy::kCache) {}
+                  its_options.keep_by_default ? FilePolicy::kKeep : FilePolicy::kCache),
+        budget(*devices, knowledge, its_options.budget) {}
 
   [[nodiscard]] bool passthrough() const noexcept {
     return backing_ids != nullptr && backing_ids->available();
@@ -59,7 +60,7 @@ struct Core {
   // name goes to the reaper.
   void unreferenced(const Inode& inode) {
     if (inode.backing_id != 0) backing_ids->close(inode.backing_id);
-    if (inode.record.nlink == 0 && on_nameless) on_nameless(inode.number);
+    if (inode.record.nlink == 0 && on_nameless) on_nameless(inode.number, inode.evicting);
   }
 
   Catalog& catalog;
@@ -69,16 +70,22 @@ struct Core {
   KernelNotifications* const notifications;  // null: nobody to tell
   Counters counters;
   DropHistory drops;
+  // The machine went down under the last run: objects with ids below this whose backing files are missing
+  // may be evictions whose record was lost, and are no damage. 0: it did not.
+  ObjectId cut_before = 0;
   // Set once before the mount answers, to the background threads' wake-up calls. They queue and
   // return.
-  std::function<void(InodeNumber)> on_nameless;
+  std::function<void(InodeNumber, bool evicted)> on_nameless;
   std::function<void(InodeNumber)>
       on_unwritten;  // the last writer of an unsealed file has gone
   std::function<void()> on_orphan_object;
   std::function<void()>
-      on_sync_wanted;  // a commit should reach the disk soon, nobody waits for it
-  InodeTable table;    // its end calls unreferenced()
+      on_sync_wanted;                // a commit should reach the disk soon, nobody waits for it
+  std::function<void()> on_counted;  // what the last run left is, and its order is known
+  std::function<void()> on_policy_told;  // a directory was: what is kept is to be counted again
+  InodeTable table;                      // its end calls unreferenced()
   Knowledge knowledge;
+  Budget budget;
 };
 
 // Locks several inodes without a deadlock: in the order of their numbers, each once. Null

@@ -29,9 +29,17 @@ Result<std::unique_ptr<Devices>> Devices::create(Catalog& catalog,
 
 Result<NewCopy> Devices::create_copy(ObjectId object) {
   const auto first = turn_.fetch_add(1, std::memory_order_relaxed);
-  Error last = fail(ENOSPC, "no device");
-  for (std::size_t i = 0; i < tiers_.size(); ++i) {
-    const std::size_t which = (first + i) % tiers_.size();
+  Error last = fail(ENOSPC, "the budget is used, and nothing can be evicted");
+  std::vector<std::size_t> order;
+  for (const bool tight : {false, true}) {
+    for (std::size_t i = 0; i < tiers_.size(); ++i) {
+      const std::size_t which = (first + i) % tiers_.size();
+      const std::uint32_t index = index_of_tier_[which];
+      if (is_full && is_full(index)) continue;
+      if ((is_tight && is_tight(index)) == tight) order.push_back(which);
+    }
+  }
+  for (const std::size_t which : order) {
     Result<UniqueFd> fd = tiers_[which]->create(object);
     if (fd.ok()) return NewCopy{.device = index_of_tier_[which], .fd = std::move(*fd)};
     last = fd.error();

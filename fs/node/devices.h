@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -26,8 +27,8 @@ class Devices {
   static Result<std::unique_ptr<Devices>> create(Catalog& catalog,
                                                  std::vector<std::unique_ptr<Tier>> tiers);
 
-  // Makes the object's backing file, on the devices in turn; one that is full is passed over.
-  // Errors: those of Tier::create().
+  // Makes the object's backing file, on the devices in turn; those that are short of room come last,
+  // and those that are full are passed over. Errors: those of Tier::create().
   Result<NewCopy> create_copy(ObjectId object);
   // Whether the catalog's table has that index: a damaged record may hold any.
   [[nodiscard]] bool has(std::uint32_t index) const noexcept {
@@ -44,11 +45,19 @@ class Devices {
   Result<Tier*> of(Inode& inode);
   // The device of any object. Errors: as of().
   Result<std::uint32_t> index_of(ObjectId object);
+  // Indices of the catalog's table are below this.
+  [[nodiscard]] std::uint32_t indices() const noexcept {
+    return static_cast<std::uint32_t>(by_index_.size());
+  }
   [[nodiscard]] std::uint32_t sole_index() const noexcept { return index_of_tier_.front(); }
   // Of tiers()[tier].
   [[nodiscard]] std::uint32_t index_at(std::size_t tier) const noexcept {
     return index_of_tier_[tier];
   }
+
+  // Set once, before the first create_copy(); by the index of the catalog's table.
+  std::function<bool(std::uint32_t index)> is_tight;
+  std::function<bool(std::uint32_t index)> is_full;
 
  private:
   Devices(Catalog& catalog, std::vector<std::unique_ptr<Tier>> tiers)

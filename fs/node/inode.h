@@ -32,13 +32,19 @@ struct Inode {
       : number(its_number), type(its_record.mode & S_IFMT), record(std::move(its_record)) {}
 
   [[nodiscard]] bool is_file() const noexcept { return type == S_IFREG; }
+  // Its names are about to go: who looks for it finds a miss already. Under the lock.
+  [[nodiscard]] bool is_going() const noexcept {
+    const bool failed = record.state == DataState::kUnpublished && writers == 0 &&
+                        (record.flags & kInodePoisoned) != 0;
+    return evicting || failed;
+  }
 
   const InodeNumber number;
   const std::uint32_t type;  // S_IFMT bits; never changes, so it needs no lock
-  // It came second to the file of its prefix hash and has no other name, but the kernel takes it for
-  // that file until it looks again: by its number there is no such inode, only its open files go on.
-  // Its bytes go with these. Set once, under the lock.
-  std::atomic<bool> came_second{false};
+  // It has no name any more, but the kernel does not know: it came second to the file of its prefix hash and
+  // is taken for that one until the kernel looks again, or it was evicted. By its number there is no such
+  // inode, only its open files go on. Its bytes go with these. Set once, under the lock.
+  std::atomic<bool> disowned{false};
   std::mutex mutex;
   InodeRecord record;
 
@@ -71,6 +77,12 @@ struct Inode {
   pid_t creator = 0;
   // Daemon-served: somebody has opened it for reading since it came into memory.
   bool was_read = false;
+  // It is being evicted.
+  bool evicting = false;
+  // Its names, or what directories were told, keep it: as of its seal, or of the last count.
+  bool kept = false;
+  // Of an unpublished file that is open for writing: what Budget::danger() was then.
+  std::uint64_t danger_at_open = 0;
   // An object whose bytes are not the sealed ones: nobody opens it any more.
   ObjectId damaged_object = kNoObject;
   // The backing id of `record.object`, 0: none is registered. One per object: the kernel

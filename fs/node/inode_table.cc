@@ -22,7 +22,7 @@ void InodeTable::gone(Inode* inode) noexcept {
     Shard& shard = shard_of(inode->number);
     const std::lock_guard lock(shard.mutex);
     if (inode->record.nlink == 0 && shard.lookups.count(inode->number) > 0 &&
-        !inode->came_second) {
+        !inode->disowned) {
       // Nobody uses it, but the kernel may come back to it: it stays until it is forgotten.
       const InodePtr again(inode, [this](Inode* last) { gone(last); });
       shard.inodes[inode->number] = again;
@@ -65,8 +65,8 @@ Result<InodePtr> InodeTable::get(InodeNumber number) {
       }
     }
     if (inode != nullptr) {
-      if (inode->came_second.load(std::memory_order_acquire))
-        return fail(ESTALE, "another is the file of its prefix hash");
+      if (inode->disowned.load(std::memory_order_acquire))
+        return fail(ESTALE, "it has no name");
       return inode;
     }
     std::optional<InodeRecord> record = TRY(catalog_.find_inode(number));

@@ -32,7 +32,7 @@ class InodeTable {
   InodeTable& operator=(const InodeTable&) = delete;
 
   // The inode, from memory or from the catalog. Errors: ESTALE (there is none, it has no name
-  // left and nobody uses it, or it came second to the file of its prefix hash), EIO, EBADMSG.
+  // left and nobody uses it, or it is disowned), EIO, EBADMSG.
   Result<InodePtr> get(InodeNumber number);
   // The inode if it is in memory.
   InodePtr find(InodeNumber number);
@@ -44,7 +44,7 @@ class InodeTable {
   // Too large a count is cut at what was counted.
   void forget(InodeNumber number, std::uint64_t lookups);
 
-  // Of an inode that came second: it leaves memory, and goes to the reaper, with its last user. The
+  // Of a disowned inode: it leaves memory, and goes to the reaper, with its last user. The
   // kernel may believe in it for long, and has nothing to ask of it any more.
   void let_go(const Inode& inode);
 

@@ -87,6 +87,19 @@ TEST_P(EvictionPolicyContract, WhatIsRemovedIsNoVictim) {
   EXPECT_EQ((Names{1, 3, 2}), victims(10));
 }
 
+TEST_P(EvictionPolicyContract, AKeyChangesWithAUse) {
+  for (const std::uint64_t name : {1, 2, 3}) note(What::kStored, name);
+  const std::vector<order::Victim> first = policy_->victims(3, std::nullopt);
+  ASSERT_EQ(3u, first.size());
+  for (const order::Victim& victim : first)
+    EXPECT_EQ(victim.key, policy_->key_of(victim.name)) << victim.name;
+  note(What::kHit, 2);
+  EXPECT_NE(first[1].key, policy_->key_of(2));
+  EXPECT_EQ(first[0].key, policy_->key_of(1));
+  note(What::kRemoved, 2);
+  EXPECT_FALSE(policy_->key_of(2));
+}
+
 TEST_P(EvictionPolicyContract, GoesOnAfterVictimsThatStay) {
   for (std::uint64_t name = 1; name <= 10; ++name) note(What::kStored, name);
   const std::vector<order::Victim> first = policy_->victims(4, std::nullopt);

@@ -385,6 +385,8 @@ def test_who_filled_the_disk_can_mount_and_remove(tmp_path):
         nvme = os.path.join(disk.path, "nvme")
         os.mkdir(nvme, 0o700)
         with kvmount.Mount("full-disk", nvme=nvme, foreground=False) as mount:
+            # Else it would make room by itself.
+            os.setxattr(mount.mnt, "user.kvcachefs.policy", b"pin")
             fill(mount)
             with open(f"{mount.mnt}/big", "wb") as file:
                 file.write(bytes(32 << 20))

@@ -20,6 +20,10 @@ class TrueChainPolicy : public EvictionPolicy {
   void observe(const order::Note& note) override;
   [[nodiscard]] std::vector<order::Victim> victims(
       std::size_t limit, const std::optional<order::Victim>& after) override;
+  [[nodiscard]] std::optional<order::EvictionKey> key_of(std::uint64_t name) override {
+    if (!stored_[name - 1]) return std::nullopt;
+    return order::EvictionKey{};
+  }
 
  private:
   struct Place {

@@ -204,7 +204,7 @@ def test_explain_tells_of_a_block(mounts):
     order = [told(mount, path)["chain"]["goes_after"] for path in paths]
     assert sorted(order) == [0, 1, 2] and order[2] < order[1] < order[0]
     text = works(mount, "explain", paths[1])
-    for words in ("sglang_file, model m", "may go when room is needed", "state        sealed"):
+    for words in ("sglang_file, model m", "stays for now: somebody has just found it", "state        sealed"):
         assert words in text
 
 

@@ -62,10 +62,15 @@ TEST(Room, InodesRunOutToo) {
 
 TEST(Room, HeadroomFollowsTheWritersWithinBounds) {
   const std::uint64_t budget = 64 * kGiB;
-  EXPECT_EQ(budget / 64, marks_of(budget, 0).headroom);
-  EXPECT_EQ(2 * kGiB, marks_of(budget, 4.0 * kGiB).headroom);
-  EXPECT_EQ(budget / 8, marks_of(budget, 1e15).headroom);
-  EXPECT_EQ(1 * kGiB, marks_of(budget, 4.0 * kGiB).low);
+  EXPECT_EQ(budget / 64, marks_of(budget, 0, 0).headroom);
+  EXPECT_EQ(188, marks_of(budget, 0, 3008).inode_headroom);
+  EXPECT_EQ(94, marks_of(budget, 0, 3008).inode_low);
+  EXPECT_EQ(16'384, marks_of(budget, 0, 1U << 30).inode_headroom);
+  EXPECT_EQ(256 * kMiB, marks_of(4 * kGiB, 0, 0).headroom);
+  EXPECT_EQ(128 * kMiB, marks_of(1 * kGiB, 0, 0).headroom);
+  EXPECT_EQ(2 * kGiB, marks_of(budget, 4.0 * kGiB, 0).headroom);
+  EXPECT_EQ(budget / 8, marks_of(budget, 1e15, 0).headroom);
+  EXPECT_EQ(1 * kGiB, marks_of(budget, 4.0 * kGiB, 0).low);
 }
 
 TEST(WriteRate, IsThePeakOfTenSeconds) {

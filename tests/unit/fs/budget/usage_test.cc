@@ -47,6 +47,51 @@ TEST(Usage, WhatIsOpenWithoutANameIsNotLeaving) {
   EXPECT_EQ(0U, usage.on(0).all());
 }
 
+TEST(Usage, WhatARewriteReplacesStaysUntilTheNewOneIsPublished) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.made(5, 0);
+  usage.sealed(5, copy(6, 4096));
+  usage.replaced(5, 6, copy(6, 4096));
+  usage.made(5, 0);
+  usage.measured(5, 8192);
+  EXPECT_EQ(0U, usage.on(0).leaving);
+  EXPECT_EQ(12288U, usage.on(0).live);
+  usage.let_go(6);
+  EXPECT_EQ(4096U, usage.on(0).leaving);
+  EXPECT_EQ(8192U, usage.on(0).live);
+  usage.reaped_object(6);
+  EXPECT_EQ(8192U, usage.on(0).all());
+}
+
+TEST(Usage, SoDoesWhatWasNotSealed) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.made(5, 0);
+  usage.measured(5, 4096);
+  usage.replaced(5, 6, std::nullopt);
+  usage.made(5, 0);
+  EXPECT_EQ(4096U, usage.on(0).live);
+  usage.let_go(6);
+  usage.reaped_object(6);
+  EXPECT_EQ(0U, usage.on(0).all());
+}
+
+TEST(Usage, WhatIsToldLaterIsCountedAnew) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.made(5, 0);
+  usage.sealed(5, copy(6, 4096));
+  EXPECT_FALSE(usage.is_counted_wrong(6, false, false));
+  EXPECT_TRUE(usage.is_counted_wrong(6, false, true));
+  usage.kept_changed(copy(6, 4096, false, true));
+  EXPECT_FALSE(usage.is_counted_wrong(6, false, true));
+  EXPECT_EQ(4096U, usage.on(0).kept);
+  EXPECT_EQ(0U, usage.on(0).evictable);
+  usage.nameless(5, copy(6, 4096), false);
+  EXPECT_EQ(0U, usage.on(0).kept);
+}
+
 TEST(Usage, AWriterMakesItLiveAgain) {
   Usage usage(1);
   start_empty(usage);

@@ -1,0 +1,308 @@
+#include "fs/budget/budget.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/base/clock.h"
+#include "fs/order/name_record.h"
+
+namespace kvcachefs {
+namespace {
+
+// Names that the kernel remembers hide who uses them; a lease must outlast that by far.
+constexpr double kTimeoutsInLease = 6;
+// So little is left on the filesystem below that a write may have failed between two looks.
+constexpr std::uint64_t kDangerBytes = 256 * kMiB;
+// How fast the size of a typical file is forgotten, at each look.
+constexpr double kTypicalKept = 0.999;
+
+constexpr bool is_live(const InodeRecord& record) noexcept {
+  return record.state == DataState::kUnpublished || record.state == DataState::kPublished ||
+         record.state == DataState::kMutable;
+}
+
+}  // namespace
+
+Budget::Budget(Devices& devices, Knowledge& knowledge, const BudgetOptions& options)
+    : devices_(devices),
+      knowledge_(knowledge),
+      usage_(devices.indices()),
+      leases_(options.lease.count()),
+      longest_timeout_s_(std::chrono::duration<double>(options.lease).count() /
+                         kTimeoutsInLease) {
+  of_.resize(devices.indices());
+  for (std::size_t i = 0; i < devices.count() && i < options.devices.size(); ++i)
+    of_[devices.index_at(i)].limits = options.devices[i];
+}
+
+// ---- what happens
+
+void Budget::made(InodeNumber inode, std::uint32_t device) { usage_.made(inode, device); }
+
+std::optional<SealedCopy> Budget::sealed_copy(Inode& inode, const InodeRecord& record) {
+  const Result<Tier*> tier = devices_.of(inode);
+  if (!tier.ok()) return std::nullopt;
+  const Result<struct stat> backing = (*tier)->status(record.object);
+  if (!backing.ok()) return std::nullopt;
+  return SealedCopy{.object = record.object,
+                    .device = *inode.device,
+                    .bytes = allocated_bytes(*backing),
+                    .keep_flag = (record.flags & kInodeKeep) != 0,
+                    .kept = inode.kept};
+}
+
+void Budget::changed(Inode& inode, const InodeRecord& before) {
+  if (!inode.is_file()) return;
+  const InodeRecord& after = inode.record;
+  const bool was_sealed = before.state == DataState::kSealed && before.nlink > 0;
+  const bool is_sealed = after.state == DataState::kSealed && after.nlink > 0;
+  const bool lost_name = before.nlink > 0 && after.nlink == 0;
+  if (before.previous_object != kNoObject && after.previous_object == kNoObject)
+    usage_.let_go(before.previous_object);
+  if (lost_name) {
+    files_.forget(inode.number);
+    leases_.forget(inode.number);
+  }
+  if (was_sealed && is_sealed) {
+    if (((before.flags ^ after.flags) & kInodeKeep) == 0) return;
+    inode.kept = inode.kept || (after.flags & kInodeKeep) != 0;
+    if (const auto copy = sealed_copy(inode, after)) usage_.keep_flag_changed(*copy);
+  } else if (after.object != before.object && before.object != kNoObject) {
+    usage_.replaced(inode.number, before.object,
+                    was_sealed ? sealed_copy(inode, before) : std::nullopt);
+  } else if (was_sealed) {
+    const auto copy = sealed_copy(inode, before);
+    if (!copy) return;
+    if (lost_name) {
+      usage_.nameless(inode.number, *copy, inode.opens > 0);
+    } else {
+      usage_.unsealed(inode.number, *copy);
+    }
+  } else if (is_sealed) {
+    if (const auto copy = sealed_copy(inode, after)) usage_.sealed(inode.number, *copy);
+  } else if (lost_name && is_live(after) && inode.opens == 0) {
+    usage_.live_nameless(inode.number, after.object);
+  } else if (is_live(after)) {
+    note_settling(inode);
+  }
+}
+
+void Budget::kept_noted(Inode& inode) {
+  const InodeRecord& record = inode.record;
+  if (!inode.is_file() || record.nlink == 0) return;
+  if (record.state == DataState::kPublished && inode.kept)
+    usage_.set_settling(inode.number, false);
+  if (record.state != DataState::kSealed) return;
+  const bool keep_flag = (record.flags & kInodeKeep) != 0;
+  if (!usage_.is_counted_wrong(record.object, keep_flag, inode.kept)) return;
+  if (const auto copy = sealed_copy(inode, record)) usage_.kept_changed(*copy);
+}
+
+void Budget::measured(InodeNumber inode, const struct stat& backing) {
+  usage_.measured(inode, allocated_bytes(backing));
+}
+
+void Budget::writer_began(InodeNumber inode) {
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    first = writing_.empty();
+    writing_.emplace(inode, kNoDevice);
+  }
+  usage_.set_settling(inode, false);
+  if (first && on_writer) on_writer();
+}
+
+void Budget::writer_ended(const Inode& inode) {
+  {
+    const std::lock_guard lock(mutex_);
+    writing_.erase(inode.number);
+  }
+  note_settling(inode);
+}
+
+// Whole, and not sealed yet. What its directory was told is looked at with the seal.
+void Budget::note_settling(const Inode& inode) {
+  const InodeRecord& record = inode.record;
+  usage_.set_settling(inode.number, record.state == DataState::kPublished && record.nlink > 0 &&
+                                        inode.writers == 0 && (record.flags & kInodeKeep) == 0);
+}
+
+bool Budget::has_writers() const {
+  const std::lock_guard lock(mutex_);
+  return !writing_.empty();
+}
+
+// ---- uses
+
+void Budget::grant(const Inode& inode, const struct stat& backing, uid_t user, bool opened) {
+  // What is still being written is nobody's yet: its writer's own looks at it are no leases.
+  const DataState state = inode.record.state;
+  const bool readable =
+      state == DataState::kSealed || (state == DataState::kPublished && inode.writers == 0);
+  if (!readable || inode.record.nlink == 0) return;
+  leases_.grant(inode.number, user, opened, allocated_bytes(backing), monotonic_now());
+}
+
+void Budget::answered(const Inode& inode, const struct stat& backing, uid_t user) {
+  grant(inode, backing, user, false);
+}
+
+void Budget::opened(const Inode& inode, const struct stat& backing, uid_t user) {
+  grant(inode, backing, user, true);
+}
+
+void Budget::known(InodeNumber inode, UnixNanos written) {
+  constexpr std::int64_t kBirthsPerMicro = 16;
+  const std::int64_t when = std::clamp<std::int64_t>(written, 1, knowledge_.now());
+  files_.restore(inode, {.parent = std::nullopt,
+                         .hinted = false,
+                         .birth = static_cast<std::uint64_t>(when / 1000 * kBirthsPerMicro),
+                         .stamp = static_cast<std::uint64_t>(when / order::kNanosPerStamp)});
+}
+
+bool Budget::is_leased(InodeNumber inode) const {
+  return leases_.holds(inode, monotonic_now());
+}
+
+// ---- questions
+
+std::int64_t Budget::room_now(std::uint32_t device) const {
+  const DeviceRoom& seen = of_[device].seen;
+  if (!of_[device].looked) return INT64_MAX;
+  const auto grown = static_cast<std::int64_t>(usage_.on(device).all()) -
+                     static_cast<std::int64_t>(seen.usage.all());
+  return seen.room.bytes - std::max<std::int64_t>(grown, 0);
+}
+
+bool Budget::is_below_low(std::uint32_t device) const {
+  const DeviceRoom& seen = of_[device].seen;
+  return room_now(device) < static_cast<std::int64_t>(seen.marks.low) ||
+         (of_[device].looked && seen.room.inodes < seen.marks.inode_low);
+}
+
+bool Budget::is_tight(std::uint32_t device) const {
+  const std::lock_guard lock(mutex_);
+  if (device >= of_.size()) return false;
+  const Device& of = of_[device];
+  const auto low = static_cast<std::int64_t>(of.seen.marks.low);
+  const std::int64_t room = room_now(device);
+  if (room < low || of.exhausted) return true;
+  if (!of.seen.usage.complete) return false;
+  // Writers that the kernel serves already may write as much as files usually have.
+  const double promised = of.typical * static_cast<double>(of.writers + 1);
+  return room + static_cast<std::int64_t>(of.seen.usage.evictable + of.seen.usage.settling) <
+         low + static_cast<std::int64_t>(promised);
+}
+
+bool Budget::is_full(std::uint32_t device) const {
+  const std::lock_guard lock(mutex_);
+  if (device >= of_.size()) return false;
+  const Device& of = of_[device];
+  return of.exhausted && (room_now(device) <= 0 || of.seen.room.inodes <= 0);
+}
+
+bool Budget::is_short(std::uint32_t device) const {
+  const std::lock_guard lock(mutex_);
+  if (device >= of_.size()) return false;
+  const Device& of = of_[device];
+  return !of.exhausted && is_below_low(device);
+}
+
+void Budget::wait_for_room(std::uint32_t device, std::chrono::steady_clock::time_point called) {
+  std::unique_lock lock(mutex_);
+  if (device >= of_.size()) return;
+  const Device& of = of_[device];
+  slowed_.fetch_add(1, std::memory_order_relaxed);
+  room_made_.wait_until(lock, called + kLongestWait,
+                        [&] { return of.exhausted || !is_below_low(device); });
+}
+
+void Budget::announce() { room_made_.notify_all(); }
+
+std::uint64_t Budget::danger(std::uint32_t device) const {
+  const std::lock_guard lock(mutex_);
+  return device < of_.size() ? of_[device].danger : 0;
+}
+
+DeviceRoom Budget::room_on(std::uint32_t device) const {
+  const std::lock_guard lock(mutex_);
+  if (device >= of_.size()) return {};
+  DeviceRoom room = of_[device].seen;
+  room.room.bytes = room_now(device);
+  return room;
+}
+
+void Budget::set_exhausted(std::uint32_t device, bool exhausted) {
+  const std::lock_guard lock(mutex_);
+  of_[device].exhausted = exhausted;
+}
+
+// ---- looking
+
+void Budget::measure(const std::function<InodePtr(InodeNumber)>& find) {
+  std::vector<InodeNumber> numbers;
+  {
+    const std::lock_guard lock(mutex_);
+    numbers.reserve(writing_.size());
+    for (const auto& [inode, device] : writing_) numbers.push_back(inode);
+  }
+  if (numbers.size() > kMostMeasured) {
+    // In turns, by number.
+    std::sort(numbers.begin(), numbers.end());
+    const auto from = std::upper_bound(numbers.begin(), numbers.end(), measured_last_);
+    std::rotate(numbers.begin(), from, numbers.end());
+    numbers.resize(kMostMeasured);
+    measured_last_ = numbers.back();
+  }
+  for (const InodeNumber number : numbers) {
+    const InodePtr inode = find(number);
+    if (inode == nullptr) continue;
+    const std::lock_guard lock(inode->mutex);
+    const Result<Tier*> tier = devices_.of(*inode);
+    if (!tier.ok()) continue;
+    const Result<struct stat> backing = (*tier)->status(inode->record.object);
+    if (!backing.ok()) continue;
+    measured(number, *backing);
+    const std::lock_guard own(mutex_);
+    if (const auto at = writing_.find(number); at != writing_.end())
+      at->second = *inode->device;
+    Device& of = of_[*inode->device];
+    of.typical = std::max(of.typical, static_cast<double>(allocated_bytes(*backing)));
+  }
+}
+
+void Budget::look_at(std::uint32_t index, std::int64_t now_ns) {
+  if (!devices_.has(index)) return;
+  const Result<struct statvfs> below = devices_.at(index).space();
+  const UsageSums sums = usage_.on(index);
+  Device& of = of_[index];
+  const double rate = of.rate.measure(sums.written, now_ns);
+  const std::lock_guard lock(mutex_);
+  of.seen.usage = sums;
+  of.typical *= kTypicalKept;
+  if (!below.ok()) return;  // of a device that does not answer, what was seen last holds
+  of.seen.room =
+      room_of(of.limits, *below, sums.complete ? std::optional(sums.all()) : std::nullopt);
+  of.seen.marks = marks_of(of.seen.room.budget, rate, below->f_files);
+  of.looked = true;
+  const std::uint64_t available = below->f_bavail * below->f_frsize;
+  if (available < std::min(kDangerBytes, of.seen.room.min_free / 2)) ++of.danger;
+}
+
+void Budget::look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t now_ns) {
+  measure(find);
+  std::uint64_t budget = 0;
+  for (std::uint32_t index = 0; index < of_.size(); ++index) {
+    look_at(index, now_ns);
+    const std::lock_guard lock(mutex_);
+    budget += of_[index].seen.room.budget;
+    of_[index].writers = 0;
+  }
+  leases_.set_most_bytes(budget / 2);
+  const std::lock_guard lock(mutex_);
+  for (const auto& [inode, device] : writing_)
+    if (device < of_.size()) ++of_[device].writers;
+}
+
+}  // namespace kvcachefs

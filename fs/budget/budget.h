@@ -1,0 +1,141 @@
+// The budget of the mount's devices: what occupies them, how much room is left, what is leased and
+// what has been used last. Who evicts (evictor.h) acts on it; calls tell it what happens and ask it.
+//
+// Any thread. Where an inode is named, the caller holds its lock, unless said otherwise. Nothing here
+// waits for a disk's write-back; wait_for_room() waits for the evictor and says how long at most.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "fs/budget/budget_options.h"
+#include "fs/budget/leases.h"
+#include "fs/known/knowledge.h"
+#include "fs/node/devices.h"
+#include "fs/node/inode.h"
+#include "fs/order/learner.h"
+
+namespace kvcachefs {
+
+class Budget {
+ public:
+  Budget(Devices& devices, Knowledge& knowledge, const BudgetOptions& options);
+
+  // ---- what happens ----
+
+  // A new object; its inode is new, or its file is rewritten. No lock is needed for a new inode.
+  void made(InodeNumber inode, std::uint32_t device);
+  // After each commit of an inode's record: `before` is the one that was replaced.
+  void changed(Inode& inode, const InodeRecord& before);
+  // `inode.kept` was looked at anew.
+  void kept_noted(Inode& inode);
+  // Of a file that is not sealed, on any occasion at which its status is known.
+  void measured(InodeNumber inode, const struct stat& backing);
+  // The first descriptor that may write was opened, and the last one closed.
+  void writer_began(InodeNumber inode);
+  void writer_ended(const Inode& inode);
+
+  // ---- uses ----
+
+  // A positive answer to a lookup or stat: a lease, if it is a file that anybody may read by now.
+  void answered(const Inode& inode, const struct stat& backing, uid_t user);
+  void opened(const Inode& inode, const struct stat& backing, uid_t user);
+  // A file that is no block was used, or got such a name. No lock is needed.
+  void used(InodeNumber inode) { files_.used(inode, knowledge_.now()); }
+  // The same of a file of the last run, by when it was written.
+  void known(InodeNumber inode, UnixNanos written);
+  [[nodiscard]] bool is_leased(InodeNumber inode) const;
+  Leases& leases() noexcept { return leases_; }
+  // How long the kernel may remember an answer that made a lease: short against it.
+  [[nodiscard]] double longest_timeout_s() const noexcept { return longest_timeout_s_; }
+
+  // ---- questions; no lock is needed ----
+
+  // Who opens a file on it for writing now is served by the daemon, which sees each write fail.
+  [[nodiscard]] bool is_tight(std::uint32_t device) const;
+  // Over its budget, and nothing can be evicted: ENOSPC.
+  [[nodiscard]] bool is_full(std::uint32_t device) const;
+  // Whether closes of written files should wait_for_room().
+  [[nodiscard]] bool is_short(std::uint32_t device) const;
+  // Waits until there is room, nothing more can be evicted, or kLongestWait is over since `called`.
+  void wait_for_room(std::uint32_t device, std::chrono::steady_clock::time_point called);
+  // Grows whenever the filesystem below was seen so full that writes may have failed unseen.
+  [[nodiscard]] std::uint64_t danger(std::uint32_t device) const;
+  [[nodiscard]] DeviceRoom room_on(std::uint32_t device) const;
+  [[nodiscard]] std::uint64_t slowed() const noexcept { return slowed_.load(); }
+
+  // ---- of the evictor ----
+
+  // Measures what is being written and looks at the devices. Of a device that does not answer, what was
+  // seen last holds.
+  void look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t now_ns);
+  // What the last round of evictions came to: nothing was left that could go.
+  void set_exhausted(std::uint32_t device, bool exhausted);
+  [[nodiscard]] bool has_writers() const;
+  // Wakes whoever waits for room.
+  void announce();
+  Usage& usage() noexcept { return usage_; }
+  [[nodiscard]] const Usage& usage() const noexcept { return usage_; }
+  // The files that are no blocks, by inode number.
+  order::Learner& files() noexcept { return files_; }
+  // Set once before the mount answers: there is a writer again. Returns at once.
+  std::function<void()> on_writer;
+
+  // The copy of a sealed file; the caller holds its lock. nullopt: its backing file does not answer.
+  std::optional<SealedCopy> sealed_copy(Inode& inode, const InodeRecord& record);
+
+ private:
+  // So long a close may take when evictions do not come through.
+  static constexpr std::chrono::seconds kLongestWait{2};
+  // Looked at in one round; the others in the next.
+  static constexpr std::size_t kMostMeasured = 1024;
+
+  struct Device {
+    DeviceLimits limits;
+    WriteRate rate;             // of look()'s thread
+    DeviceRoom seen;            // under mutex_
+    bool looked = false;        // `seen` is something; until then there is room; under mutex_
+    bool exhausted = false;     // under mutex_
+    double typical = 0;         // bytes of a file; under mutex_
+    std::uint64_t writers = 0;  // under mutex_
+    std::uint64_t danger = 1;   // under mutex_
+  };
+
+  // What is left by now: at the last look, less what has grown since. The caller holds mutex_.
+  [[nodiscard]] std::int64_t room_now(std::uint32_t device) const;
+  [[nodiscard]] bool is_below_low(std::uint32_t device) const;  // the same
+  void look_at(std::uint32_t index, std::int64_t now_ns);
+  void measure(const std::function<InodePtr(InodeNumber)>& find);
+  void note_settling(const Inode& inode);
+  void grant(const Inode& inode, const struct stat& backing, uid_t user, bool opened);
+
+  Devices& devices_;
+  Knowledge& knowledge_;
+  Usage usage_;
+  Leases leases_;
+  order::Learner files_;
+  const double longest_timeout_s_;
+  mutable std::mutex mutex_;  // a leaf
+  std::condition_variable room_made_;
+  std::vector<Device> of_;  // by index in the catalog's device table
+  std::unordered_map<InodeNumber, std::uint32_t> writing_;  // inode to device; under mutex_
+  InodeNumber measured_last_ = 0;
+  std::atomic<std::uint64_t> slowed_{0};
+};
+
+// What a file occupies.
+[[nodiscard]] inline std::uint64_t allocated_bytes(const struct stat& backing) noexcept {
+  return static_cast<std::uint64_t>(backing.st_blocks) * 512;
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,197 @@
+#include "fs/budget/evictor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/base/clock.h"
+#include "backend/base/log.h"
+#include "fs/budget/find_victim.h"
+#include "fs/life/evict_file.h"
+#include "fs/order/name_record.h"
+
+namespace kvcachefs {
+namespace {
+
+constexpr std::chrono::milliseconds kWhileWritten{5};
+constexpr std::chrono::milliseconds kIdle{1000};
+// What was passed over because it was open or leased is met again after this, and after some times what the
+// walk took.
+constexpr std::chrono::nanoseconds kWalkAgain = std::chrono::milliseconds{20};
+constexpr int kWalkShare = 4;
+// The same while there is always somebody behind them who can go.
+constexpr std::chrono::nanoseconds kLongestWalk = std::chrono::milliseconds{250};
+// What the reaper has not unlinked in this time is held by somebody.
+constexpr std::chrono::milliseconds kStuck{2000};
+// As long as the kernel remembers a name without a lease (kBlockTimeout).
+constexpr std::chrono::nanoseconds kYoung = std::chrono::seconds{1};
+// Looked at in one round, and passed over because they were kept; room is looked at again in between.
+constexpr std::size_t kMostInRound = 512;
+constexpr std::size_t kMostPassed = 65'536;
+// What was found to be kept is passed over so long, unless there is too much of it to remember.
+constexpr std::chrono::seconds kKeptTrusted{60};
+constexpr std::size_t kMostKept = 1 << 20;
+
+std::uint64_t kept_key(const Candidate& candidate) noexcept {
+  // Numbers of blocks are hashes, those of inodes are small.
+  return candidate.is_block ? candidate.name : ~candidate.name;
+}
+
+}  // namespace
+
+Evictor::Evictor(Core& core)
+    : core_(core), policy_(core.knowledge.learner()), walk_(policy_, core.budget.files()) {}
+
+void Evictor::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Evictor::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Evictor::wake() {
+  const std::lock_guard lock(mutex_);
+  woken_ = true;
+  changed_.notify_one();
+}
+
+void Evictor::run() {
+  Clock::time_point busy_until{};
+  while (true) {
+    round();
+    if (is_short(needs()) || core_.budget.has_writers()) busy_until = Clock::now() + kIdle;
+    const bool busy = Clock::now() < busy_until;
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, busy ? kWhileWritten : kIdle,
+                      [this, busy] { return stopping_ || (woken_ && !busy); });
+    if (std::exchange(woken_, false)) busy_until = Clock::now() + kIdle;
+    if (stopping_) return;
+  }
+}
+
+bool Evictor::is_leaving_soon(std::uint32_t device, const UsageSums& usage) {
+  leaving_.resize(core_.devices->indices());
+  Leaving& last = leaving_[device];
+  if (last.bytes != usage.leaving || last.files != usage.leaving_files)
+    last = {.bytes = usage.leaving, .files = usage.leaving_files, .changed = Clock::now()};
+  return usage.leaving_files > 0 && Clock::now() - last.changed < kStuck;
+}
+
+std::vector<Evictor::Need> Evictor::needs() {
+  std::vector<Need> needs(core_.devices->indices());
+  for (std::uint32_t index = 0; index < needs.size(); ++index) {
+    if (!core_.devices->has(index)) continue;
+    const DeviceRoom seen = core_.budget.room_on(index);
+    Need& need = needs[index];
+    need.bytes = static_cast<std::int64_t>(seen.marks.headroom) - seen.room.bytes;
+    if (seen.room.inodes != INT64_MAX)
+      need.inodes = seen.marks.inode_headroom - seen.room.inodes;
+    need.leaving = is_leaving_soon(index, seen.usage);
+    if (!need.leaving) continue;
+    need.bytes -= static_cast<std::int64_t>(seen.usage.leaving);
+    need.inodes -= static_cast<std::int64_t>(seen.usage.leaving_files);
+  }
+  return needs;
+}
+
+void Evictor::round() {
+  Budget& budget = core_.budget;
+  budget.look([this](InodeNumber number) { return core_.table.find(number); }, monotonic_now());
+  std::vector<Need> needs = this->needs();
+  if (is_short(needs)) walk(needs);
+  for (std::uint32_t index = 0; index < needs.size(); ++index) {
+    const Need& need = needs[index];
+    const bool has_room = !need.any() || need.evicted > 0 || need.leaving;
+    if (has_room || found_young_) {
+      budget.set_exhausted(index, false);
+    } else if (walk_ended_) {
+      budget.set_exhausted(index, true);
+    }
+  }
+  budget.announce();
+}
+
+bool Evictor::is_short(const std::vector<Need>& needs) {
+  return std::any_of(needs.begin(), needs.end(), [](const Need& need) { return need.any(); });
+}
+
+void Evictor::walk(std::vector<Need>& needs) {
+  const Clock::time_point now = Clock::now();
+  const auto pause = std::max<Clock::duration>(walked_all_ ? kWalkAgain : kLongestWalk,
+                                               walked_for_ * kWalkShare);
+  // Room was there for a while: what was passed over then may go by now.
+  const bool is_old = now - walked_last_ >= kIdle;
+  if (is_old || now - walk_began_ >= pause) begin_walk(now);
+  walked_last_ = now;
+  core_.knowledge.settle();
+  // What was stored since the walk came to its end is met, too.
+  walk_.refresh();
+  walk_ended_ = !walk_on(needs);
+  walked_for_ += Clock::now() - now;
+  walked_all_ = walked_all_ || walk_ended_;
+}
+
+void Evictor::begin_walk(Clock::time_point now) {
+  walk_.restart();
+  walk_began_ = now;
+  walked_for_ = {};
+  walked_all_ = false;
+  found_young_ = false;
+  if (now - kept_since_ >= kKeptTrusted || kept_.size() >= kMostKept) {
+    kept_.clear();
+    kept_since_ = now;
+  }
+}
+
+bool Evictor::walk_on(std::vector<Need>& needs) {
+  std::size_t looked_at = 0;
+  for (std::size_t i = 0; i < kMostPassed && looked_at < kMostInRound && is_short(needs); ++i) {
+    const std::optional<Candidate> candidate = walk_.next();
+    if (!candidate) return false;
+    if (kept_.count(kept_key(*candidate)) > 0) continue;
+    ++looked_at;
+    consider(*candidate, needs);
+  }
+  return true;
+}
+
+// Stored just now: its writer may be about to rename it, and what the kernel remembers of it must not outlast
+// it.
+bool Evictor::is_young(const Candidate& candidate) const {
+  const std::int64_t used =
+      static_cast<std::int64_t>(candidate.key.stamp) * order::kNanosPerStamp;
+  return core_.knowledge.now() - used < kYoung.count();
+}
+
+void Evictor::consider(const Candidate& candidate, std::vector<Need>& needs) {
+  if (!walk_.is_current(candidate)) return;  // used since: its turn comes later
+  const InodePtr inode = find_victim(core_, candidate);
+  if (inode == nullptr) return;
+  const Result<Eviction> gone =
+      evict_file(core_, inode, DropReason::kRoom, [&](const SealedCopy& copy) {
+        if (copy.device >= needs.size() || !needs[copy.device].any()) return false;
+        if (!is_young(candidate)) return true;
+        found_young_ = true;
+        return false;
+      });
+  if (!gone.ok()) {
+    if (gone.error().code != ESTALE)
+      log_warn("eviction failed inode={} errno={} step=\"{}\"", inode->number,
+               gone.error().code, gone.error().what);
+    return;
+  }
+  if (gone->obstacle == Obstacle::kKept || gone->obstacle == Obstacle::kPinned)
+    kept_.insert(kept_key(candidate));
+  if (gone->obstacle != Obstacle::kNone) return;
+  Need& need = needs[gone->device];
+  need.bytes -= static_cast<std::int64_t>(gone->bytes);
+  --need.inodes;
+  ++need.evicted;
+}
+
+}  // namespace kvcachefs

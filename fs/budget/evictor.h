@@ -1,0 +1,89 @@
+// The evictor: a background thread that looks at the devices and, ahead of the writers, drops the
+// files that go first wherever room is getting short.
+//
+// Never dropped: what is open, leased, unpublished or being changed, what an application keeps, what a
+// directory's policy keeps, and what was stored or used within the last second. While anybody writes it looks every few milliseconds, else once a
+// second. A dropped file's bytes are free when the reaper has unlinked them; until then they count as
+// leaving, so that no more goes than must.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "fs/budget/victim_walk.h"
+#include "fs/evict/chain_policy.h"
+#include "fs/node/core.h"
+
+namespace kvcachefs {
+
+class Evictor {
+ public:
+  explicit Evictor(Core& core);
+  ~Evictor() { stop(); }
+  Evictor(const Evictor&) = delete;
+  Evictor& operator=(const Evictor&) = delete;
+
+  void start();
+  void stop();
+  // There is a writer. Any thread; never waits.
+  void wake();
+
+  // One look, and what follows from it. Of the thread, and of tests that run without it.
+  void round();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // What one device is short of.
+  struct Need {
+    std::int64_t bytes = 0;
+    std::int64_t inodes = 0;
+    std::uint64_t evicted = 0;
+    bool leaving = false;  // there will be room without it
+    [[nodiscard]] bool any() const noexcept { return bytes > 0 || inodes > 0; }
+  };
+
+  void run();
+  [[nodiscard]] std::vector<Need> needs();
+  // Whether what is leaving will have gone soon: not what somebody holds without having it open.
+  bool is_leaving_soon(std::uint32_t device, const UsageSums& usage);
+  [[nodiscard]] static bool is_short(const std::vector<Need>& needs);
+  void walk(std::vector<Need>& needs);
+  void begin_walk(Clock::time_point now);
+  // False: it is at its end.
+  bool walk_on(std::vector<Need>& needs);
+  [[nodiscard]] bool is_young(const Candidate& candidate) const;
+  // Evicts one. What it freed is taken from the need of its device.
+  void consider(const Candidate& candidate, std::vector<Need>& needs);
+
+  Core& core_;
+  ChainPolicy policy_;
+  VictimWalk walk_;
+  Clock::time_point walk_began_{};
+  Clock::time_point walked_last_{};
+  Clock::duration walked_for_{};  // by this walk, without the time in between
+  bool walked_all_ = false;       // it came to its end, and may have gone on from there
+  bool walk_ended_ = false;
+  bool found_young_ = false;  // in this walk: it can go soon
+  // Names that directories or applications keep: passed over for a while without a look at them.
+  std::unordered_set<std::uint64_t> kept_;
+  Clock::time_point kept_since_{};
+  struct Leaving {
+    std::uint64_t bytes = 0;
+    std::uint64_t files = 0;
+    Clock::time_point changed{};
+  };
+  std::vector<Leaving> leaving_;  // by device
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;  // under mutex_
+  bool woken_ = false;     // under mutex_
+  std::thread thread_;
+};
+
+}  // namespace kvcachefs

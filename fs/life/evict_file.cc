@@ -1,0 +1,52 @@
+#include "fs/life/evict_file.h"
+
+#include "fs/life/drop.h"
+#include "fs/life/states.h"
+
+namespace kvcachefs {
+namespace {
+
+// The caller holds the inode's lock.
+Obstacle obstacle_now(Core& core, const Inode& inode, FilePolicy policy, DropReason reason) {
+  const InodeRecord& record = inode.record;
+  if (!inode.is_file() || record.nlink == 0 || inode.evicting) return Obstacle::kUnwanted;
+  const bool is_asked = reason == DropReason::kAsked;
+  const Obstacle obstacle = obstacle_of(record, inode.opens, policy, !is_asked);
+  if (obstacle != Obstacle::kNone) return obstacle;
+  if (!is_asked && core.budget.is_leased(inode.number)) return Obstacle::kLeased;
+  return Obstacle::kNone;
+}
+
+}  // namespace
+
+Result<Eviction> evict_file(Core& core, const InodePtr& inode, DropReason reason,
+                            const std::function<bool(const SealedCopy&)>& wanted) {
+  const FilePolicy policy = TRY(note_policy(core, *inode));
+  Eviction out;
+  {
+    const std::lock_guard lock(inode->mutex);
+    out.obstacle = obstacle_now(core, *inode, policy, reason);
+    if (out.obstacle != Obstacle::kNone) return out;
+    const std::optional<SealedCopy> copy = core.budget.sealed_copy(*inode, inode->record);
+    if (copy) {
+      out.device = copy->device;
+      out.bytes = copy->bytes;
+    }
+    if (wanted && (!copy || !wanted(*copy))) {
+      out.obstacle = Obstacle::kUnwanted;
+      return out;
+    }
+    inode->evicting = true;
+  }
+  if (const Result<void> dropped = drop_names(core, inode->number, reason); !dropped.ok()) {
+    const std::lock_guard lock(inode->mutex);
+    inode->evicting = false;
+    return dropped.error();
+  }
+  // The kernel is not told (drop.h says why), so it will not say that it forgets it.
+  inode->disowned.store(true, std::memory_order_release);
+  core.table.let_go(*inode);
+  return out;
+}
+
+}  // namespace kvcachefs

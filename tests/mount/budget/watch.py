@@ -1,0 +1,110 @@
+"""What is looked at while others write."""
+
+import os
+import threading
+import time
+
+import kvmount
+
+
+class Sampler:
+    """The largest and smallest of a figure while the `with` lasts."""
+
+    def __init__(self, figure):
+        self._figure = figure
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.highest = self.lowest = figure()
+        self.samples = 0
+
+    def _run(self):
+        while not self._done.wait(0.005):
+            value = self._figure()
+            self.highest, self.lowest = max(self.highest, value), min(self.lowest, value)
+            self.samples += 1
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._done.set()
+        self._thread.join()
+
+
+def used_bytes(path):
+    space = os.statvfs(path)
+    return (space.f_blocks - space.f_bfree) * space.f_frsize
+
+
+def available_bytes(path):
+    space = os.statvfs(path)
+    return space.f_bavail * space.f_frsize
+
+
+def _look_up(directory, stop):
+    """Seconds that each lookup of an absent name took, until `stop` exists."""
+    seconds = []
+    while not os.path.exists(stop):
+        begin = time.monotonic()
+        try:
+            # A new name each time: what the kernel remembers would answer for the daemon.
+            os.stat(f"{directory}/absent-{os.getpid()}-{len(seconds)}")
+        except FileNotFoundError:
+            pass
+        seconds.append(time.monotonic() - begin)
+        time.sleep(0.002)
+    return seconds
+
+
+class LookUps:
+    """Lookups by a process of its own while the `with` lasts; then `seconds` is sorted."""
+
+    def __init__(self, directory, stop):
+        self._directory, self._stop = directory, stop
+        self.seconds = []
+
+    def __enter__(self):
+        self._child = kvmount.Child(_look_up, self._directory, self._stop)
+        return self
+
+    def __exit__(self, *_):
+        with open(self._stop, "w"):
+            pass
+        try:
+            self.seconds = sorted(self._child.result(60))
+        finally:
+            os.unlink(self._stop)
+
+    @property
+    def longest(self):
+        return self.seconds[-1]
+
+    @property
+    def p99(self):
+        return self.seconds[len(self.seconds) * 99 // 100]
+
+    def __str__(self):
+        return (f"{len(self.seconds)} lookups: p50 {self.seconds[len(self.seconds) // 2] * 1e3:.2f} ms, "
+                f"p99 {self.p99 * 1e3:.1f} ms, longest {self.longest * 1e3:.0f} ms")
+
+
+def budget(mount):
+    """tiers[0].budget of the status."""
+    return mount.status()["tiers"][0]["budget"]
+
+
+def wait_calm(mount):
+    """All is sealed, counted, and what was evicted has gone from the disk."""
+    seen = {}
+
+    def calm():
+        status = mount.status()
+        room = status["tiers"][0]["budget"]
+        seen.update(room, waiting=status["counts"]["unsealed"])
+        return seen["waiting"] == 0 and room["leaving"] == 0 and room["used"] is not None
+
+    try:
+        kvmount.wait_until(calm, 15, "calm")
+    except TimeoutError as late:
+        raise TimeoutError(f"{late}: {seen}") from None

@@ -1,0 +1,208 @@
+// A volume whose budget is small: who goes, who stays, and what it says when nobody can go.
+#include <fcntl.h>
+
+#include <sstream>
+#include <string>
+
+#include "tests/fakes/test_volume.h"
+
+namespace kvcachefs::testing {
+namespace {
+
+constexpr std::uint64_t kBudget = 4 * kMiB;
+constexpr std::size_t kFile = 128 * kKiB;
+
+TestVolumeOptions small(std::chrono::nanoseconds lease = std::chrono::nanoseconds{1}) {
+  TestVolumeOptions options;
+  options.volume.budget.lease = lease;
+  options.volume.budget.devices = {
+      {.size = kBudget, .min_free = {.bytes = 4096, .percent = 0}}};
+  return options;
+}
+
+const std::string kBytes(kFile, 'k');
+
+std::uint64_t used(TestVolume& volume) { return volume->room_on(0).usage.all(); }
+
+std::string describe(TestVolume& volume) {
+  const DeviceRoom seen = volume->room_on(0);
+  std::ostringstream out;
+  out << "budget " << seen.room.budget << " room " << seen.room.bytes << " headroom "
+      << seen.marks.headroom << " evictable " << seen.usage.evictable << " kept "
+      << seen.usage.kept << " settling " << seen.usage.settling << " live " << seen.usage.live
+      << " leaving " << seen.usage.leaving;
+  return out.str();
+}
+
+// What the last run left is counted: until then only what is free below bounds the mount.
+void start(TestVolume& volume) {
+  volume.start();
+  ASSERT_TRUE(TestVolume::wait_for([&] { return volume->room_on(0).usage.complete; }));
+}
+
+// The kernel forgets a name when it is told that it has gone; here at once.
+InodeNumber store(TestVolume& volume, const std::string& name) {
+  const InodeNumber inode = volume.store_file(kRootInode, name, kBytes);
+  volume->forget(inode, 1);
+  return inode;
+}
+
+// Stores `count` files and waits until the budget holds.
+std::vector<InodeNumber> fill(TestVolume& volume, int count, const std::string& prefix = "f") {
+  std::vector<InodeNumber> made;
+  for (int i = 0; i < count; ++i) {
+    made.push_back(store(volume, prefix + std::to_string(i)));
+    // As the kernel does it for a writer of its own.
+    TestVolume::wait_for([&] { return volume->room_on(0).room.bytes > 0; });
+  }
+  return made;
+}
+
+bool exists(TestVolume& volume, const std::string& name) { return volume.resolve(name).ok(); }
+
+bool refuses(TestVolume& volume) {
+  const Result<Created> probe =
+      volume->create(kRootInode, "probe", 0644, O_RDWR, TestVolume::kRoot);
+  if (!probe.ok()) return probe.error().code == ENOSPC;
+  volume->release(*probe->opened.file);
+  volume->forget(probe->entry.inode, 1);
+  must(volume->unlink(kRootInode, "probe"));
+  return false;
+}
+
+TEST(Evictor, KeepsTheBudgetAndTheNewest) {
+  TestVolume volume(small());
+  start(volume);
+  fill(volume, 100);
+  EXPECT_TRUE(TestVolume::wait_for([&] {
+    return used(volume) <= kBudget &&
+           volume->drop_counts()[static_cast<std::size_t>(DropReason::kRoom)].files > 60;
+  }));
+  EXPECT_TRUE(exists(volume, "f99"));
+  EXPECT_FALSE(exists(volume, "f0"));
+  // It stops when there is headroom again: most of the budget is in use.
+  EXPECT_GT(used(volume), kBudget / 2) << describe(volume);
+}
+
+TEST(Evictor, PassesOverWhatIsOpenLeasedOrKept) {
+  TestVolume volume(small(std::chrono::hours{1}));
+  const InodeNumber open = store(volume, "open");
+  OpenFile& reader = volume.open(open, O_RDONLY);
+  store(volume, "leased");
+  ASSERT_TRUE(exists(volume, "leased"));
+  store(volume, "crawled");
+  const Created kept = volume.create(kRootInode, "kept");
+  volume.write(*kept.opened.file, kBytes);
+  ASSERT_OK(volume->fsync(*kept.opened.file, false));
+  volume.close(*kept.opened.file);
+  start(volume);
+  fill(volume, 100);
+  EXPECT_TRUE(exists(volume, "open"));
+  EXPECT_TRUE(exists(volume, "leased"));
+  EXPECT_TRUE(exists(volume, "kept"));
+  EXPECT_FALSE(exists(volume, "crawled"));
+  volume->release(reader);
+}
+
+TEST(Evictor, AnOpenFileThatIsUsedLateStays) {
+  TestVolume volume(small());
+  start(volume);
+  fill(volume, 10, "early");
+  for (int i = 0; i < 60; ++i) {
+    store(volume, "f" + std::to_string(i));
+    TestVolume::wait_for([&] { return volume->room_on(0).room.bytes > 0; });
+    ASSERT_OK(volume.read_path("early3")) << i;
+  }
+  EXPECT_FALSE(exists(volume, "early2"));
+  EXPECT_EQ(kBytes, must(volume.read_path("early3")));
+}
+
+TEST(Evictor, SaysNoSpaceWhenNothingCanGoAndRecovers) {
+  TestVolume volume(small());
+  start(volume);
+  std::vector<std::string> kept;
+  int error = 0;
+  for (int i = 0; i < 1000 && error == 0; ++i) {
+    const std::string name = "kept" + std::to_string(i);
+    const Result<Created> made =
+        volume->create(kRootInode, name, 0644, O_RDWR, TestVolume::kRoot);
+    if (!made.ok()) {
+      error = made.error().code;
+      break;
+    }
+    OpenFile& file = *made->opened.file;
+    const auto data = std::as_bytes(std::span(kBytes.data(), kBytes.size()));
+    const Result<std::size_t> put = volume->write(file, data, 0, TestVolume::kRoot);
+    if (put.ok()) {
+      ASSERT_OK(volume->fsync(file, false));
+      volume.close(file);
+      volume->forget(made->entry.inode, 1);
+      kept.push_back(name);
+    } else {
+      error = put.error().code;
+      volume->release(file);
+    }
+    // The evictor has looked: there is room, or it knows that there will be none.
+    if (error == 0)
+      TestVolume::wait_for(
+          [&] { return volume->room_on(0).room.bytes > 0 || refuses(volume); });
+  }
+  EXPECT_EQ(ENOSPC, error);
+  EXPECT_GE(kept.size(), kBudget / kFile - 1);
+  const struct statvfs full = must(volume->statfs());
+  EXPECT_LT(full.f_bavail * 4096, 2 * kFile);
+  for (int i = 0; i < 20; ++i)
+    ASSERT_OK(volume->unlink(kRootInode, kept[static_cast<std::size_t>(i)]));
+  EXPECT_TRUE(TestVolume::wait_for([&] {
+    const Result<Created> made =
+        volume->create(kRootInode, "again", 0644, O_RDWR, TestVolume::kRoot);
+    if (!made.ok()) return false;
+    volume.close(*made->opened.file);
+    volume->forget(made->entry.inode, 1);
+    return true;
+  }));
+  EXPECT_TRUE(TestVolume::wait_for([&] {
+    return must(volume->statfs()).f_bavail * 4096 > 4 * kFile;
+  })) << describe(volume);
+}
+
+TEST(Evictor, CountsWhatTheLastRunLeft) {
+  TestVolume volume(small());
+  start(volume);
+  fill(volume, 20);
+  volume.stop_cleanly();
+  volume.run();
+  start(volume);
+  EXPECT_EQ(20 * kFile, used(volume));
+  EXPECT_EQ(20 * kFile, volume->room_on(0).usage.evictable);
+  fill(volume, 60, "g");
+  EXPECT_FALSE(exists(volume, "f0"));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return used(volume) <= kBudget; }));
+}
+
+TEST(Evictor, AMissIsMadeAnewWhileItsEvictionIsUnderWay) {
+  TestVolume volume(small());
+  start(volume);
+  for (int round = 0; round < 200; ++round) {
+    const std::string name = "f" + std::to_string(round % 40);
+    const Result<Entry> found = volume->lookup(kRootInode, name, TestVolume::kRoot);
+    if (found.ok()) {
+      volume->forget(found->inode, 1);
+      const InodeNumber other =
+          volume.store_file(kRootInode, "x" + std::to_string(round), kBytes);
+      volume.rewrite(other, kBytes);
+      volume->forget(other, 1);
+      continue;
+    }
+    ASSERT_EQ(ENOENT, found.error().code);
+    const Result<Created> made =
+        volume->create(kRootInode, name, 0644, O_RDWR, TestVolume::kRoot);
+    ASSERT_OK(made) << name;
+    volume.write(*made->opened.file, kBytes);
+    volume.close(*made->opened.file);
+    volume->forget(made->entry.inode, 1);
+  }
+}
+
+}  // namespace
+}  // namespace kvcachefs::testing
