@@ -109,8 +109,9 @@ void add_counts(Text& text, const VolumeCounts& counts) {
 }
 
 void add_drops(Text& text, const DropCounts& drops) {
-  text.about("dropped_files_total", "counter",
-             "Files dropped without a user's call: room, expired and asked are evictions.");
+  text.about(
+      "dropped_files_total", "counter",
+      "Files dropped without a user's call: room, quota, expired and asked are evictions.");
   for (std::size_t at = 0; at < drops.size(); ++at)
     text.sample(drops[at].files, {{"reason", name_of(static_cast<DropReason>(at))}});
   text.about("dropped_bytes_total", "counter", "Bytes of these files.");
@@ -137,6 +138,28 @@ void add_uses(Text& text, const std::vector<Use>& all) {
   text.about("block_loaded_bytes_total", "counter", "Sizes of the blocks opened for reading.");
   for (const Use* use : uses)
     text.sample(use->loaded_bytes, {{"runtime", use->runtime}, {"model", use->model}});
+}
+
+void add_tenants(Text& text, const std::vector<TenantReport>& all) {
+  // As with models: names that look alike as labels are told once.
+  std::vector<const TenantReport*> tenants;
+  std::set<std::string> seen;
+  for (const TenantReport& tenant : all)
+    if (seen.insert(label_text(tenant.path)).second) tenants.push_back(&tenant);
+  text.about("tenant_bytes", "gauge", "What a directory with a share or a quota has.");
+  for (const TenantReport* tenant : tenants)
+    text.sample(tenant->use.all(), {{"tenant", tenant->path}});
+  text.about("tenant_share_bytes", "gauge", "Its share of the budget; absent without one.");
+  for (const TenantReport* tenant : tenants)
+    if (tenant->share) text.sample(*tenant->share, {{"tenant", tenant->path}});
+  text.about("tenant_quota_bytes", "gauge", "Its quota; absent without one.");
+  for (const TenantReport* tenant : tenants)
+    if (tenant->quota) text.sample(*tenant->quota, {{"tenant", tenant->path}});
+  text.about("tenant_lookups_total", "counter", "Lookups of its blocks of KV cache.");
+  for (const TenantReport* tenant : tenants) {
+    text.sample(tenant->hits, {{"tenant", tenant->path}, {"result", "hit"}});
+    text.sample(tenant->misses, {{"tenant", tenant->path}, {"result", "miss"}});
+  }
 }
 
 void add_operations(Text& text, const std::vector<OperationStats>& operations) {
@@ -180,6 +203,7 @@ std::string metrics_text(const StatusReport& report) {
   add_tiers(text, report);
   add_counts(text, report.counts);
   add_uses(text, report.uses);
+  add_tenants(text, report.tenants);
   add_drops(text, report.drops);
   add_operations(text, report.operations);
   return text.take();

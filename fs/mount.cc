@@ -296,6 +296,7 @@ StatusReport Mount::report() {
   out.counts = volume_->counts();
   out.operations = session_->stats().snapshot(now);
   out.uses = volume_->uses();
+  out.tenants = volume_->tenants();
   out.drops = volume_->drop_counts();
   return out;
 }

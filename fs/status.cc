@@ -100,6 +100,22 @@ json uses_json(const std::vector<Use>& uses) {
   return out;
 }
 
+json tenants_json(const std::vector<TenantReport>& tenants) {
+  json out = json::array();
+  for (const TenantReport& tenant : tenants) {
+    out.push_back({{"path", tenant.path},
+                   {"share", or_null(tenant.share)},
+                   {"quota", or_null(tenant.quota)},
+                   {"used", tenant.use.all()},
+                   {"evictable", tenant.use.evictable},
+                   {"kept", tenant.use.kept},
+                   {"hits", tenant.hits},
+                   {"misses", tenant.misses},
+                   {"hit_ratio", hit_ratio(tenant.hits, tenant.misses)}});
+  }
+  return out;
+}
+
 json drops_json(const DropCounts& drops) {
   json out = json::object();
   for (std::size_t at = 0; at < drops.size(); ++at)
@@ -305,6 +321,12 @@ void add_blocks(std::string& out, const json& status) {
   }
 }
 
+std::string found_text(const json& use) {
+  const auto ratio = use.find("hit_ratio");
+  if (ratio == use.end() || !ratio->is_number()) return "not looked up";
+  return fmt::format("{:.1f} % found", ratio->get<double>() * 100);
+}
+
 // The share of a model's blocks that lookups found.
 void add_models(std::string& out, const json& status) {
   constexpr std::size_t kMostShown = 16;
@@ -314,12 +336,8 @@ void add_models(std::string& out, const json& status) {
   for (const json& use : models) {
     if (!use.is_object() || shown++ == kMostShown) break;
     const std::string model = text_of(use, "model");
-    const auto ratio = use.find("hit_ratio");
     out += fmt::format("  {:<11} {}{}: {}, {} loaded\n", title, text_of(use, "runtime"),
-                       model.empty() || model == "other" ? "" : " " + model,
-                       ratio != use.end() && ratio->is_number()
-                           ? fmt::format("{:.1f} % found", ratio->get<double>() * 100)
-                           : "not looked up",
+                       model.empty() || model == "other" ? "" : " " + model, found_text(use),
                        format_size(count_of(use, "loaded_bytes")));
     title = "";
   }
@@ -327,12 +345,27 @@ void add_models(std::string& out, const json& status) {
     out += fmt::format("              {} more: see --json\n", models.size() - kMostShown);
 }
 
+void add_tenants(std::string& out, const json& status) {
+  std::string_view title = "tenants";
+  for (const json& tenant : object_of(status, "tenants")) {
+    if (!tenant.is_object()) continue;
+    out += fmt::format("  {:<11} /{}: {} used", title, text_of(tenant, "path"),
+                       format_size(count_of(tenant, "used")));
+    if (const std::uint64_t share = count_of(tenant, "share"); share > 0)
+      out += fmt::format(", share {}", format_size(share));
+    if (const std::uint64_t quota = count_of(tenant, "quota"); quota > 0)
+      out += fmt::format(", quota {}", format_size(quota));
+    out += fmt::format(", {}\n", found_text(tenant));
+    title = "";
+  }
+}
+
 void add_drops(std::string& out, const json& status) {
   std::string reasons;
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
   const json& dropped = object_of(status, "dropped");
-  for (const char* reason : {"room", "expired", "asked"}) {
+  for (const char* reason : {"room", "quota", "expired", "asked"}) {
     const json& count = object_of(dropped, reason);
     if (count_of(count, "files") == 0) continue;
     files += count_of(count, "files");
@@ -424,6 +457,7 @@ std::string status_json(const StatusReport& report) {
       {"hit_ratio", hit_ratio(report.counts.lookup_hits, report.counts.lookup_misses)},
       {"lookups", {{"hit", report.counts.lookup_hits}, {"miss", report.counts.lookup_misses}}},
       {"models", uses_json(report.uses)},
+      {"tenants", tenants_json(report.tenants)},
       {"dropped", drops_json(report.drops)},
       {"operations", operations}};
   // A path need not be UTF-8; JSON must be.
@@ -442,6 +476,7 @@ Result<std::string> status_text(std::string_view text) {
   add_integrity(out, status);
   add_blocks(out, status);
   add_models(out, status);
+  add_tenants(out, status);
   add_drops(out, status);
   add_operations(out, status);
   return out;

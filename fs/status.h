@@ -47,6 +47,7 @@ struct StatusReport {
   VolumeCounts counts;
   std::vector<OperationStats> operations;
   std::vector<Use> uses;
+  std::vector<TenantReport> tenants;
   DropCounts drops;
 };
 

@@ -238,9 +238,10 @@ Result<std::string> Volume::list_xattrs(InodeNumber inode, const Caller& caller)
   if (SyntheticTree::owns(inode)) return std::string{};
   return parts_->attributes.list_xattrs(inode, caller);
 }
-Result<void> Volume::remove_xattr(InodeNumber inode, std::string_view name) {
+Result<void> Volume::remove_xattr(InodeNumber inode, std::string_view name,
+                                  const Caller& caller) {
   TRY(check_real(inode));
-  return parts_->attributes.remove_xattr(inode, name);
+  return parts_->attributes.remove_xattr(inode, name, caller);
 }
 
 Result<Opened> Volume::open(InodeNumber inode, int flags, const Caller& caller,
@@ -369,6 +370,7 @@ VolumeCounts Volume::counts() const {
                       .blocks_behind = parts_->core.knowledge.is_behind()};
 }
 std::vector<Use> Volume::uses() const { return parts_->core.knowledge.uses().uses(); }
+std::vector<TenantReport> Volume::tenants() const { return tenant_reports(parts_->core); }
 DropCounts Volume::drop_counts() const { return parts_->core.drops.counts(); }
 const RecoveryReport& Volume::recovery() const noexcept { return parts_->recovery; }
 const std::vector<std::unique_ptr<Tier>>& Volume::devices() const noexcept {

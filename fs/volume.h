@@ -28,6 +28,7 @@
 #include "backend/base/result.h"
 #include "backend/tier.h"
 #include "fs/budget/budget_options.h"
+#include "fs/budget/tenant_report.h"
 #include "fs/known/use_table.h"
 #include "fs/life/drop_history.h"
 #include "fs/node/ports.h"
@@ -228,7 +229,8 @@ class Volume {
   Result<std::string> get_xattr(InodeNumber inode, std::string_view name);  // ENODATA
   // Names, each followed by a NUL, as listxattr(2) gives them: trusted.* only to CAP_SYS_ADMIN.
   Result<std::string> list_xattrs(InodeNumber inode, const Caller& caller);
-  Result<void> remove_xattr(InodeNumber inode, std::string_view name);  // ENODATA
+  // ENODATA
+  Result<void> remove_xattr(InodeNumber inode, std::string_view name, const Caller& caller);
 
   // ---- files ----
   // `flags` are of open(2); O_CREAT and O_EXCL are ignored here. O_TRUNC truncates (or starts a
@@ -288,6 +290,7 @@ class Volume {
   // How much the blocks of each model were used since the start, and how much was dropped why.
   [[nodiscard]] std::vector<Use> uses() const;
   [[nodiscard]] DropCounts drop_counts() const;
+  [[nodiscard]] std::vector<TenantReport> tenants() const;
   [[nodiscard]] const RecoveryReport& recovery() const noexcept;
   [[nodiscard]] const std::vector<std::unique_ptr<Tier>>& devices() const noexcept;
   // Of the device at that place in devices(); nullopt: they are being counted.

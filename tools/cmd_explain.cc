@@ -32,6 +32,7 @@ std::string root_or(const std::string& path) {
 
 std::string_view why_dropped(const std::string& reason) {
   if (reason == "room") return "its room was needed";
+  if (reason == "quota") return "its directory had more than its quota";
   if (reason == "expired") return "it had expired";
   if (reason == "asked") return "kvcachefs evict asked for it";
   if (reason == "incomplete") return "it was incomplete after a crash";

@@ -28,8 +28,18 @@ struct Key {
   std::string_view xattr;
   const char* values;
 };
-constexpr std::array<Key, 2> kKeys{{{"policy", kPolicyXattr, "cache, process, keep or pin"},
-                                    {"ttl", kTtlXattr, "1s to 3650d, like 90s, 12h or 7d"}}};
+constexpr std::array<Key, 4> kKeys{
+    {{"policy", kPolicyXattr, "cache, process, keep or pin"},
+     {"ttl", kTtlXattr, "1s to 3650d, like 90s, 12h or 7d"},
+     {"share", kShareXattr, "a size from 1MiB on, like 200GiB, or 1% to 100% of the budget"},
+     {"quota", kQuotaXattr, "a size from 1MiB on, like 500GiB"}}};
+
+bool is_good_value(std::string_view xattr, const std::string& value) {
+  if (xattr == kPolicyXattr) return parse_policy(value).has_value();
+  if (xattr == kTtlXattr) return parse_ttl(value).ok();
+  if (xattr == kShareXattr) return parse_share(value).ok();
+  return parse_quota(value).ok();
+}
 
 struct Setting {
   const Key* key = nullptr;
@@ -42,20 +52,23 @@ bool parse(const std::string& word, Setting& out, std::string& problem) {
   for (const Key& key : kKeys)
     if (equals != std::string::npos && word.substr(0, equals) == key.name) out.key = &key;
   if (out.key == nullptr) {
-    problem = fmt::format("set: {}: write policy=POLICY or ttl=TIME", visible(word));
+    problem = fmt::format("set: {}: write policy=POLICY, ttl=TIME, share=SIZE or quota=SIZE",
+                          visible(word));
     return false;
   }
   out.value = word.substr(equals + 1);
-  const bool is_good =
-      out.value.empty() || (out.key->xattr == kPolicyXattr ? parse_policy(out.value).has_value()
-                                                           : parse_ttl(out.value).ok());
+  const bool is_good = out.value.empty() || is_good_value(out.key->xattr, out.value);
   if (!is_good) problem = fmt::format("set: {}: give {}", visible(word), out.key->values);
   return is_good;
 }
 
-std::string failure(const char* command, const std::string& path, int error) {
+std::string failure(const char* command, const std::string& path, std::string_view xattr,
+                    int error) {
   const char* what = "see setfattr(1)";
-  if (error == EACCES || error == EPERM) what = "whoever may write it may set this";
+  if (error == EACCES || error == EPERM)
+    what = is_term(xattr) ? "only root may set this" : "whoever may write it may set this";
+  if (error == ENOTDIR) what = "shares and quotas are told to directories";
+  if (error == ENOSPC) what = "63 directories have a share or a quota, or the disk is full";
   if (error == EROFS) what = "mounted read-only";
   if (error == ENODATA) what = "it was told none itself: see kvcachefs explain";
   return fmt::format("{}: {}: {}: {}", command, visible(path), std::strerror(error), what);
@@ -76,7 +89,7 @@ bool apply(const char* command, const std::string& path, const Setting& setting)
                        : ::setxattr(path.c_str(), xattr.c_str(), setting.value.data(),
                                     setting.value.size(), 0);
   if (done == 0) return true;
-  complain(failure(command, path, errno));
+  complain(failure(command, path, xattr, errno));
   return false;
 }
 
@@ -132,9 +145,11 @@ void add_set(CLI::App& app, int& exit_code) {
   command
       ->add_option(
           "KEY=VALUE", arguments->words,
-          wrap_help("policy=cache, process, keep or pin; ttl=TIME (90s, 12h, 7d) after "
-                    "which it may go although there is room. Without a value it is "
-                    "taken back"))
+          wrap_help(
+              "policy=cache, process, keep or pin; ttl=TIME (90s, 12h, 7d) after "
+              "which it may go although there is room; share=SIZE or PERCENT of the budget "
+              "that a directory has before others, quota=SIZE that it has at most (by "
+              "root). Without a value it is taken back"))
       ->required()
       ->type_name("");
   command->callback([arguments, &exit_code] { exit_code = set(*arguments); });

@@ -37,7 +37,9 @@ Budget::Budget(Devices& devices, Knowledge& knowledge, const BudgetOptions& opti
 
 // ---- what happens
 
-void Budget::made(InodeNumber inode, std::uint32_t device) { usage_.made(inode, device); }
+void Budget::made(const Inode& inode) {
+  usage_.made(inode.number, *inode.device, inode.tenant.load(std::memory_order_relaxed));
+}
 
 std::optional<SealedCopy> Budget::sealed_copy(Inode& inode, const InodeRecord& record) {
   const Result<Tier*> tier = devices_.of(inode);
@@ -47,8 +49,8 @@ std::optional<SealedCopy> Budget::sealed_copy(Inode& inode, const InodeRecord& r
   return SealedCopy{.object = record.object,
                     .device = *inode.device,
                     .bytes = allocated_bytes(*backing),
-                    .keep_flag = (record.flags & kInodeKeep) != 0,
-                    .kept = inode.kept};
+                    .kept = inode.kept,
+                    .tenant = inode.tenant.load(std::memory_order_relaxed)};
 }
 
 void Budget::changed(Inode& inode, const InodeRecord& before) {
@@ -66,7 +68,7 @@ void Budget::changed(Inode& inode, const InodeRecord& before) {
   if (was_sealed && is_sealed) {
     if (((before.flags ^ after.flags) & kInodeKeep) == 0) return;
     inode.kept = inode.kept || (after.flags & kInodeKeep) != 0;
-    if (const auto copy = sealed_copy(inode, after)) usage_.keep_flag_changed(*copy);
+    if (const auto copy = sealed_copy(inode, after)) usage_.counted_anew(*copy);
   } else if (after.object != before.object && before.object != kNoObject) {
     usage_.replaced(inode.number, before.object,
                     was_sealed ? sealed_copy(inode, before) : std::nullopt);
@@ -87,15 +89,19 @@ void Budget::changed(Inode& inode, const InodeRecord& before) {
   }
 }
 
-void Budget::kept_noted(Inode& inode) {
+void Budget::noted(Inode& inode) {
   const InodeRecord& record = inode.record;
   if (!inode.is_file() || record.nlink == 0) return;
+  const TenantSlot tenant = inode.tenant.load(std::memory_order_relaxed);
+  if (knowledge_.tenants().had_any()) {
+    files_.set_group(inode.number, tenant);
+    usage_.set_tenant(inode.number, tenant);
+  }
   if (record.state == DataState::kPublished && inode.kept)
     usage_.set_settling(inode.number, false);
   if (record.state != DataState::kSealed) return;
-  const bool keep_flag = (record.flags & kInodeKeep) != 0;
-  if (!usage_.is_counted_wrong(record.object, keep_flag, inode.kept)) return;
-  if (const auto copy = sealed_copy(inode, record)) usage_.kept_changed(*copy);
+  if (!usage_.is_counted_wrong(record.object, {.kept = inode.kept, .tenant = tenant})) return;
+  if (const auto copy = sealed_copy(inode, record)) usage_.counted_anew(*copy);
 }
 
 void Budget::measured(InodeNumber inode, const struct stat& backing) {
@@ -152,13 +158,19 @@ void Budget::opened(const Inode& inode, const struct stat& backing, uid_t user) 
   grant(inode, backing, user, true);
 }
 
-void Budget::known(InodeNumber inode, UnixNanos written) {
+void Budget::used_as(InodeNumber inode, TenantSlot tenant) {
+  used(inode);
+  if (knowledge_.tenants().had_any()) files_.set_group(inode, tenant);
+}
+
+void Budget::known(InodeNumber inode, UnixNanos written, TenantSlot tenant) {
   constexpr std::int64_t kBirthsPerMicro = 16;
   const std::int64_t when = std::clamp<std::int64_t>(written, 1, knowledge_.now());
   files_.restore(inode, {.parent = std::nullopt,
                          .hinted = false,
                          .birth = static_cast<std::uint64_t>(when / 1000 * kBirthsPerMicro),
                          .stamp = static_cast<std::uint64_t>(when / order::kNanosPerStamp)});
+  files_.set_group(inode, tenant);
 }
 
 bool Budget::is_leased(InodeNumber inode) const {

@@ -20,6 +20,7 @@
 
 #include "fs/budget/budget_options.h"
 #include "fs/budget/leases.h"
+#include "fs/budget/usage.h"
 #include "fs/known/knowledge.h"
 #include "fs/node/devices.h"
 #include "fs/node/inode.h"
@@ -34,11 +35,11 @@ class Budget {
   // ---- what happens ----
 
   // A new object; its inode is new, or its file is rewritten. No lock is needed for a new inode.
-  void made(InodeNumber inode, std::uint32_t device);
+  void made(const Inode& inode);
   // After each commit of an inode's record: `before` is the one that was replaced.
   void changed(Inode& inode, const InodeRecord& before);
-  // `inode.kept` was looked at anew.
-  void kept_noted(Inode& inode);
+  // `inode.kept` and `inode.tenant` were looked at anew.
+  void noted(Inode& inode);
   // Of a file that is not sealed, on any occasion at which its status is known.
   void measured(InodeNumber inode, const struct stat& backing);
   // The first descriptor that may write was opened, and the last one closed.
@@ -52,8 +53,10 @@ class Budget {
   void opened(const Inode& inode, const struct stat& backing, uid_t user);
   // A file that is no block was used, or got such a name. No lock is needed.
   void used(InodeNumber inode) { files_.used(inode, knowledge_.now()); }
+  // The same, and whose it is.
+  void used_as(InodeNumber inode, TenantSlot tenant);
   // The same of a file of the last run, by when it was written.
-  void known(InodeNumber inode, UnixNanos written);
+  void known(InodeNumber inode, UnixNanos written, TenantSlot tenant);
   [[nodiscard]] bool is_leased(InodeNumber inode) const;
   Leases& leases() noexcept { return leases_; }
   // How long the kernel may remember an answer that made a lease: short against it.
@@ -63,6 +66,10 @@ class Budget {
 
   // Who opens a file on it for writing now is served by the daemon, which sees each write fail.
   [[nodiscard]] bool is_tight(std::uint32_t device) const;
+  // It has more than its quota, and nothing of that can be evicted: EDQUOT.
+  [[nodiscard]] bool is_over_quota(TenantSlot tenant) const noexcept {
+    return (over_quota_.load(std::memory_order_relaxed) & mask_of(tenant)) != 0;
+  }
   // Over its budget, and nothing can be evicted: ENOSPC.
   [[nodiscard]] bool is_full(std::uint32_t device) const;
   // Whether closes of written files should wait_for_room().
@@ -81,6 +88,7 @@ class Budget {
   void look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t now_ns);
   // What the last round of evictions came to: nothing was left that could go.
   void set_exhausted(std::uint32_t device, bool exhausted);
+  void set_over_quota(TenantMask tenants) noexcept { over_quota_.store(tenants); }
   [[nodiscard]] bool has_writers() const;
   // Wakes whoever waits for room.
   void announce();
@@ -131,6 +139,7 @@ class Budget {
   std::unordered_map<InodeNumber, std::uint32_t> writing_;  // inode to device; under mutex_
   InodeNumber measured_last_ = 0;
   std::atomic<std::uint64_t> slowed_{0};
+  std::atomic<TenantMask> over_quota_{0};
 };
 
 // What a file occupies.

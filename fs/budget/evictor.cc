@@ -89,6 +89,7 @@ std::vector<Evictor::Need> Evictor::needs() {
     const DeviceRoom seen = core_.budget.room_on(index);
     Need& need = needs[index];
     need.bytes = static_cast<std::int64_t>(seen.marks.headroom) - seen.room.bytes;
+    need.marks = seen.marks;
     if (seen.room.inodes != INT64_MAX)
       need.inodes = seen.marks.inode_headroom - seen.room.inodes;
     need.leaving = is_leaving_soon(index, seen.usage);
@@ -103,7 +104,9 @@ void Evictor::round() {
   Budget& budget = core_.budget;
   budget.look([this](InodeNumber number) { return core_.table.find(number); }, monotonic_now());
   std::vector<Need> needs = this->needs();
-  if (is_short(needs)) walk(needs);
+  shares_ = shares(needs);
+  if (is_short(needs) || shares_.beyond_quota() != 0) walk(needs);
+  if (shares_.beyond_quota() == 0) budget.set_over_quota(0);
   for (std::uint32_t index = 0; index < needs.size(); ++index) {
     const Need& need = needs[index];
     const bool has_room = !need.any() || need.evicted > 0 || need.leaving;
@@ -120,6 +123,45 @@ bool Evictor::is_short(const std::vector<Need>& needs) {
   return std::any_of(needs.begin(), needs.end(), [](const Need& need) { return need.any(); });
 }
 
+// What all may have together is what they have, less what is missing.
+Shares Evictor::shares(const std::vector<Need>& needs) const {
+  const Budget& budget = core_.budget;
+  const std::vector<Tenant> tenants = core_.knowledge.tenants().list();
+  if (tenants.empty()) return {};
+  std::uint64_t whole = 0;
+  std::uint64_t missing = 0;
+  for (std::uint32_t index = 0; index < needs.size(); ++index) {
+    if (!core_.devices->has(index)) continue;
+    const DeviceRoom seen = budget.room_on(index);
+    if (!seen.usage.complete) return {};
+    whole += seen.room.budget;
+    missing += static_cast<std::uint64_t>(std::max<std::int64_t>(needs[index].bytes, 0));
+  }
+  const TenantUses uses = budget.usage().by_tenant();
+  std::uint64_t used = 0;
+  for (const TenantUse& use : uses) used += use.all();
+  return {tenants, uses, whole, used - std::min(used, missing)};
+}
+
+TenantMask Evictor::eligible(const std::vector<Need>& needs) const {
+  const TenantMask quota = shares_.beyond_quota();
+  if (!is_short(needs)) return quota;
+  const TenantMask share = shares_.beyond_share();
+  return share == 0 || of_anybody_ ? kAllTenants : quota | share;
+}
+
+std::optional<Candidate> Evictor::next(const std::vector<Need>& needs) {
+  const TenantMask mask = eligible(needs);
+  std::optional<Candidate> candidate = walk_.next(mask);
+  if (candidate || mask == kAllTenants || !is_short(needs)) return candidate;
+  const bool is_pressing = std::any_of(needs.begin(), needs.end(), [this](const Need& need) {
+    return need.is_pressing(found_young_);
+  });
+  if (!is_pressing) return candidate;
+  of_anybody_ = true;
+  return walk_.next();
+}
+
 void Evictor::walk(std::vector<Need>& needs) {
   const Clock::time_point now = Clock::now();
   const auto pause = std::max<Clock::duration>(walked_all_ ? kWalkAgain : kLongestWalk,
@@ -131,7 +173,10 @@ void Evictor::walk(std::vector<Need>& needs) {
   core_.knowledge.settle();
   // What was stored since the walk came to its end is met, too.
   walk_.refresh();
-  walk_ended_ = !walk_on(needs);
+  // With those alone who have too much it does not count as an end: the others' can still go.
+  const bool ended = !walk_on(needs);
+  walk_ended_ = ended && eligible(needs) == kAllTenants;
+  if (ended && !found_young_) core_.budget.set_over_quota(shares_.beyond_quota());
   walked_for_ += Clock::now() - now;
   walked_all_ = walked_all_ || walk_ended_;
 }
@@ -142,6 +187,7 @@ void Evictor::begin_walk(Clock::time_point now) {
   walked_for_ = {};
   walked_all_ = false;
   found_young_ = false;
+  of_anybody_ = false;
   if (now - kept_since_ >= kKeptTrusted || kept_.size() >= kMostKept) {
     kept_.clear();
     kept_since_ = now;
@@ -150,8 +196,9 @@ void Evictor::begin_walk(Clock::time_point now) {
 
 bool Evictor::walk_on(std::vector<Need>& needs) {
   std::size_t looked_at = 0;
-  for (std::size_t i = 0; i < kMostPassed && looked_at < kMostInRound && is_short(needs); ++i) {
-    const std::optional<Candidate> candidate = walk_.next();
+  for (std::size_t i = 0; i < kMostPassed && looked_at < kMostInRound; ++i) {
+    if (!is_short(needs) && shares_.beyond_quota() == 0) break;
+    const std::optional<Candidate> candidate = next(needs);
     if (!candidate) return false;
     if (kept_.count(kept_key(*candidate)) > 0) continue;
     ++looked_at;
@@ -172,13 +219,15 @@ void Evictor::consider(const Candidate& candidate, std::vector<Need>& needs) {
   if (!walk_.is_current(candidate)) return;  // used since: its turn comes later
   const InodePtr inode = find_victim(core_, candidate);
   if (inode == nullptr) return;
-  const Result<Eviction> gone =
-      evict_file(core_, inode, DropReason::kRoom, [&](const SealedCopy& copy) {
-        if (copy.device >= needs.size() || !needs[copy.device].any()) return false;
-        if (!is_young(candidate)) return true;
-        found_young_ = true;
-        return false;
-      });
+  const bool has_quota_too_much = (shares_.beyond_quota() & mask_of(candidate.tenant)) != 0;
+  const DropReason reason = has_quota_too_much ? DropReason::kQuota : DropReason::kRoom;
+  const Result<Eviction> gone = evict_file(core_, inode, reason, [&](const SealedCopy& copy) {
+    const bool is_needed = copy.device < needs.size() && needs[copy.device].any();
+    if (!is_needed && !has_quota_too_much) return false;
+    if (!is_young(candidate)) return true;
+    found_young_ = true;
+    return false;
+  });
   if (!gone.ok()) {
     if (gone.error().code != ESTALE)
       log_warn("eviction failed inode={} errno={} step=\"{}\"", inode->number,
@@ -188,6 +237,7 @@ void Evictor::consider(const Candidate& candidate, std::vector<Need>& needs) {
   if (gone->obstacle == Obstacle::kKept || gone->obstacle == Obstacle::kPinned)
     kept_.insert(kept_key(candidate));
   if (gone->obstacle != Obstacle::kNone) return;
+  shares_.evicted(candidate.tenant, gone->bytes);
   Need& need = needs[gone->device];
   need.bytes -= static_cast<std::int64_t>(gone->bytes);
   --need.inodes;

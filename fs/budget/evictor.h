@@ -2,8 +2,9 @@
 // files that go first wherever room is getting short.
 //
 // Never dropped: what is open, leased, unpublished or being changed, what an application keeps, what a
-// directory's policy keeps, and what was stored or used within the last second. While anybody writes it looks every few milliseconds, else once a
-// second. A dropped file's bytes are free when the reaper has unlinked them; until then they count as
+// directory's policy keeps, and what was stored or used within the last second. Who has more than his share
+// goes first (shares.h); others only when nothing of that can go soon and room is so short that writers wait. While
+// anybody writes it looks every few milliseconds, else once a second. A dropped file's bytes are free when the reaper has unlinked them; until then they count as
 // leaving, so that no more goes than must.
 #pragma once
 
@@ -16,6 +17,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "fs/budget/room.h"
+#include "fs/budget/shares.h"
 #include "fs/budget/victim_walk.h"
 #include "fs/evict/chain_policy.h"
 #include "fs/node/core.h"
@@ -43,9 +46,18 @@ class Evictor {
   struct Need {
     std::int64_t bytes = 0;
     std::int64_t inodes = 0;
+    Marks marks;
     std::uint64_t evicted = 0;
     bool leaving = false;  // there will be room without it
     [[nodiscard]] bool any() const noexcept { return bytes > 0 || inodes > 0; }
+    // Too short for waiting until what should go first can go. Writers are slowed when half of the headroom
+    // is missing; if it can go `soon`, within a second, they bear more than that.
+    [[nodiscard]] bool is_pressing(bool soon) const noexcept {
+      const auto headroom = static_cast<std::int64_t>(marks.headroom);
+      const auto low = static_cast<std::int64_t>(marks.low);
+      return bytes > (soon ? headroom + low : headroom - low) ||
+             inodes > (soon ? marks.inode_headroom : marks.inode_low);
+    }
   };
 
   void run();
@@ -53,11 +65,16 @@ class Evictor {
   // Whether what is leaving will have gone soon: not what somebody holds without having it open.
   bool is_leaving_soon(std::uint32_t device, const UsageSums& usage);
   [[nodiscard]] static bool is_short(const std::vector<Need>& needs);
+  [[nodiscard]] Shares shares(const std::vector<Need>& needs) const;
+  // Whose may go now; all: whoever comes first.
+  [[nodiscard]] TenantMask eligible(const std::vector<Need>& needs) const;
   void walk(std::vector<Need>& needs);
   void begin_walk(Clock::time_point now);
   // False: it is at its end.
   bool walk_on(std::vector<Need>& needs);
   [[nodiscard]] bool is_young(const Candidate& candidate) const;
+  // The next that may go: of who has too much while there is one.
+  std::optional<Candidate> next(const std::vector<Need>& needs);
   // Evicts one. What it freed is taken from the need of its device.
   void consider(const Candidate& candidate, std::vector<Need>& needs);
 
@@ -70,6 +87,8 @@ class Evictor {
   bool walked_all_ = false;       // it came to its end, and may have gone on from there
   bool walk_ended_ = false;
   bool found_young_ = false;  // in this walk: it can go soon
+  Shares shares_;             // as of this round
+  bool of_anybody_ = false;   // in this walk: nothing is left of those who have too much
   // Names that directories or applications keep: passed over for a while without a look at them.
   std::unordered_set<std::uint64_t> kept_;
   Clock::time_point kept_since_{};

@@ -16,18 +16,18 @@ void take(std::uint64_t& from, std::uint64_t bytes) noexcept { from -= std::min(
 
 void Usage::add_to(Sums& sums, const SealedCopy& copy) {
   if (copy.device >= sums.devices.size()) return;
-  Sealed& sealed = sums.devices[copy.device];
-  if (copy.kept != copy.keep_flag) sums.against_flag.insert(copy.object);
-  (copy.kept ? sealed.kept : sealed.evictable) += static_cast<std::int64_t>(copy.bytes);
+  sums.marks.set(copy.object, {.kept = copy.kept, .tenant = copy.tenant});
+  for (Sealed* const sealed : {&sums.devices[copy.device], &sums.tenants[copy.tenant]})
+    (copy.kept ? sealed->kept : sealed->evictable) += static_cast<std::int64_t>(copy.bytes);
 }
 
-// Who takes it away need not know why it was kept: its names may have gone.
-void Usage::remove_from(Sums& sums, const SealedCopy& copy) {
-  if (copy.device >= sums.devices.size()) return;
-  Sealed& sealed = sums.devices[copy.device];
-  const bool against = sums.against_flag.erase(copy.object) > 0;
-  const bool kept = copy.keep_flag != against;
-  (kept ? sealed.kept : sealed.evictable) -= static_cast<std::int64_t>(copy.bytes);
+// Who takes it away need not know why it was kept, or whose it was: its names may have gone.
+ObjectMark Usage::remove_from(Sums& sums, const SealedCopy& copy) {
+  if (copy.device >= sums.devices.size()) return {};
+  const ObjectMark mark = sums.marks.take(copy.object);
+  for (Sealed* const sealed : {&sums.devices[copy.device], &sums.tenants[mark.tenant]})
+    (mark.kept ? sealed->kept : sealed->evictable) -= static_cast<std::int64_t>(copy.bytes);
+  return mark;
 }
 
 void Usage::add(const SealedCopy& copy) {
@@ -35,32 +35,46 @@ void Usage::add(const SealedCopy& copy) {
   if (is_in_walk(copy.object)) add_to(next_, copy);
 }
 
-void Usage::remove(const SealedCopy& copy) {
-  if (complete_) remove_from(sums_, copy);
-  if (is_in_walk(copy.object)) remove_from(next_, copy);
+ObjectMark Usage::remove(const SealedCopy& copy) {
+  ObjectMark mark{.kept = copy.kept, .tenant = copy.tenant};
+  if (complete_) mark = remove_from(sums_, copy);
+  if (is_in_walk(copy.object)) mark = remove_from(next_, copy);
+  return mark;
 }
 
 void Usage::count(const Live& live) {
   Device& device = devices_[live.device];
   (live.settling ? device.settling : device.live) += live.bytes;
+  live_of_[live.tenant] += live.bytes;
 }
 
 void Usage::discount(const Live& live) {
   Device& device = devices_[live.device];
   take(live.settling ? device.settling : device.live, live.bytes);
+  take(live_of_[live.tenant], live.bytes);
 }
 
-void Usage::set_live(InodeNumber inode, std::uint32_t device, std::uint64_t bytes) {
+void Usage::set_live(InodeNumber inode, std::uint32_t device, std::uint64_t bytes,
+                     TenantSlot tenant) {
   if (!knows(device)) return;
   Live& live = live_[inode];
   discount(live);
-  live = {.device = device, .bytes = bytes, .settling = false};
+  live = {.device = device, .bytes = bytes, .settling = false, .tenant = tenant};
   count(live);
 }
 
-void Usage::made(InodeNumber inode, std::uint32_t device) {
+void Usage::made(InodeNumber inode, std::uint32_t device, TenantSlot tenant) {
   const std::lock_guard lock(mutex_);
-  set_live(inode, device, 0);
+  set_live(inode, device, 0, tenant);
+}
+
+void Usage::set_tenant(InodeNumber inode, TenantSlot tenant) {
+  const std::lock_guard lock(mutex_);
+  const auto at = live_.find(inode);
+  if (at == live_.end() || at->second.tenant == tenant) return;
+  discount(at->second);
+  at->second.tenant = tenant;
+  count(at->second);
 }
 
 void Usage::measured(InodeNumber inode, std::uint64_t bytes) {
@@ -97,16 +111,8 @@ void Usage::sealed(InodeNumber inode, const SealedCopy& copy) {
 
 void Usage::unsealed(InodeNumber inode, const SealedCopy& copy) {
   const std::lock_guard lock(mutex_);
-  remove(copy);
-  set_live(inode, copy.device, copy.bytes);
-}
-
-void Usage::keep_flag_changed(const SealedCopy& copy) {
-  const std::lock_guard lock(mutex_);
-  SealedCopy before = copy;
-  before.keep_flag = !copy.keep_flag;
-  remove(before);
-  add(copy);
+  const ObjectMark was = remove(copy);
+  set_live(inode, copy.device, copy.bytes, was.tenant);
 }
 
 void Usage::count(const Leaving& leaving) {
@@ -121,13 +127,13 @@ void Usage::discount(const Leaving& leaving) {
   if (!leaving.held) take(device.leaving_files, 1);
 }
 
-bool Usage::is_counted_wrong(ObjectId object, bool keep_flag, bool kept) const {
+bool Usage::is_counted_wrong(ObjectId object, ObjectMark mark) const {
   const std::lock_guard lock(mutex_);
-  return (complete_ && is_kept_in(sums_, object, keep_flag) != kept) ||
-         (is_in_walk(object) && is_kept_in(next_, object, keep_flag) != kept);
+  return (complete_ && sums_.marks.of(object) != mark) ||
+         (is_in_walk(object) && next_.marks.of(object) != mark);
 }
 
-void Usage::kept_changed(const SealedCopy& copy) {
+void Usage::counted_anew(const SealedCopy& copy) {
   const std::lock_guard lock(mutex_);
   remove(copy);
   add(copy);
@@ -144,9 +150,9 @@ void Usage::set_leaving(ObjectId object, std::uint32_t device, std::uint64_t byt
 
 void Usage::nameless(InodeNumber inode, const SealedCopy& copy, bool is_open) {
   const std::lock_guard lock(mutex_);
-  remove(copy);
+  const ObjectMark was = remove(copy);
   if (is_open) {
-    set_live(inode, copy.device, copy.bytes);
+    set_live(inode, copy.device, copy.bytes, was.tenant);
   } else {
     set_leaving(copy.object, copy.device, copy.bytes);
   }
@@ -245,6 +251,18 @@ UsageSums Usage::on(std::uint32_t device) const {
   if (complete_) {
     out.evictable = not_below_zero(sums_.devices[device].evictable);
     out.kept = not_below_zero(sums_.devices[device].kept);
+  }
+  return out;
+}
+
+TenantUses Usage::by_tenant() const {
+  const std::lock_guard lock(mutex_);
+  TenantUses out;
+  for (std::size_t slot = 0; slot < out.size(); ++slot) {
+    out[slot].live = live_of_[slot];
+    if (!complete_) continue;
+    out[slot].evictable = not_below_zero(sums_.tenants[slot].evictable);
+    out[slot].kept = not_below_zero(sums_.tenants[slot].kept);
   }
   return out;
 }

@@ -12,17 +12,22 @@
 // a file is either before the walk's front, and its steps count, or the walk will meet it as it is.
 // A walk can be made again (a directory got another policy): its sums replace those before.
 //
-// Any thread; the lock is a leaf. Memory: some 60 bytes a live file, 30 one that is
-// kept or not kept against what its flag says.
+// Each of these is summed by tenant (fs/known/tenants.h) as well, over all devices; what is leaving is
+// nobody's any more.
+//
+// Any thread; the lock is a leaf. Memory: some 60 bytes a live file, a byte or two one that is kept or a
+// tenant's (object_marks.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
+#include "fs/budget/object_marks.h"
+#include "fs/known/tenants.h"
 #include "metadata/record.h"
 
 namespace kvcachefs {
@@ -32,8 +37,8 @@ struct SealedCopy {
   ObjectId object = kNoObject;
   std::uint32_t device = 0;  // index into the catalog's device table
   std::uint64_t bytes = 0;   // allocated
-  bool keep_flag = false;    // its record says kInodeKeep
-  bool kept = false;         // so do its names, or a policy
+  bool kept = false;         // its names, or a policy, say so
+  TenantSlot tenant = 0;
 };
 
 struct UsageSums {
@@ -51,13 +56,24 @@ struct UsageSums {
   }
 };
 
+// What one tenant has, on all devices.
+struct TenantUse {
+  std::uint64_t evictable = 0;
+  std::uint64_t kept = 0;
+  std::uint64_t live = 0;  // also what is settling
+  [[nodiscard]] std::uint64_t all() const noexcept { return evictable + kept + live; }
+};
+using TenantUses = std::array<TenantUse, order::kGroups>;  // by slot
+
 class Usage {
  public:
   explicit Usage(std::uint32_t devices) : devices_(devices) {}
 
   // ---- steps; the caller holds the inode's lock ----
 
-  void made(InodeNumber inode, std::uint32_t device);
+  void made(InodeNumber inode, std::uint32_t device, TenantSlot tenant);
+  // A live file has got another name.
+  void set_tenant(InodeNumber inode, TenantSlot tenant);
   // Of a live file: what it occupies now.
   void measured(InodeNumber inode, std::uint64_t bytes);
   // Of a live file: nobody writes it any more, or somebody does again.
@@ -65,11 +81,9 @@ class Usage {
   void sealed(InodeNumber inode, const SealedCopy& copy);
   // A sealed file that is written, or truncated.
   void unsealed(InodeNumber inode, const SealedCopy& copy);
-  // Its flag changed.
-  void keep_flag_changed(const SealedCopy& copy);
-  // Whether it is counted as something else than `kept`; then kept_changed() sets it right.
-  [[nodiscard]] bool is_counted_wrong(ObjectId object, bool keep_flag, bool kept) const;
-  void kept_changed(const SealedCopy& copy);
+  // Whether a sealed file's object is counted as something else; then counted_anew() sets it right.
+  [[nodiscard]] bool is_counted_wrong(ObjectId object, ObjectMark mark) const;
+  void counted_anew(const SealedCopy& copy);
   // A sealed file lost its last name.
   void nameless(InodeNumber inode, const SealedCopy& copy, bool is_open);
   // A rewrite has begun: the object stays until the new one is published. `sealed`: nullopt: it was not.
@@ -93,6 +107,8 @@ class Usage {
   void end_walk();
 
   [[nodiscard]] UsageSums on(std::uint32_t device) const;
+  // Without the sealed files, until they are counted.
+  [[nodiscard]] TenantUses by_tenant() const;
   [[nodiscard]] std::uint64_t live_files() const;
 
  private:
@@ -100,6 +116,7 @@ class Usage {
     std::uint32_t device = 0;
     std::uint64_t bytes = 0;
     bool settling = false;
+    TenantSlot tenant = 0;
   };
   struct Leaving {
     std::uint32_t device = 0;
@@ -113,16 +130,15 @@ class Usage {
   // What a walk makes anew.
   struct Sums {
     std::vector<Sealed> devices;
-    std::unordered_set<ObjectId> against_flag;
+    std::array<Sealed, order::kGroups> tenants{};
+    ObjectMarks marks;
   };
 
   void add(const SealedCopy& copy);
-  void remove(const SealedCopy& copy);
+  // What it was counted as.
+  ObjectMark remove(const SealedCopy& copy);
   static void add_to(Sums& sums, const SealedCopy& copy);
-  static void remove_from(Sums& sums, const SealedCopy& copy);
-  static bool is_kept_in(const Sums& sums, ObjectId object, bool keep_flag) noexcept {
-    return keep_flag != (sums.against_flag.count(object) > 0);
-  }
+  static ObjectMark remove_from(Sums& sums, const SealedCopy& copy);
   [[nodiscard]] bool is_in_walk(ObjectId object) const noexcept {
     return walking_ && (object >= first_new_ || object <= passed_);
   }
@@ -133,7 +149,8 @@ class Usage {
   void discount(const Leaving& leaving);
   void count(const Live& live);
   void discount(const Live& live);
-  void set_live(InodeNumber inode, std::uint32_t device, std::uint64_t bytes);
+  void set_live(InodeNumber inode, std::uint32_t device, std::uint64_t bytes,
+                TenantSlot tenant);
   [[nodiscard]] bool knows(std::uint32_t device) const noexcept {
     return device < devices_.size();
   }
@@ -149,6 +166,7 @@ class Usage {
   mutable std::mutex mutex_;
   // Under mutex_.
   std::vector<Device> devices_;
+  std::array<std::uint64_t, order::kGroups> live_of_{};  // bytes, by tenant
   std::unordered_map<InodeNumber, Live> live_;
   std::unordered_map<ObjectId, Leaving> leaving_;
   Sums sums_;  // of the last walk that ended, and of the steps since

@@ -19,25 +19,37 @@ const order::Victim* VictimWalk::peek(Side& side, Fetch fetch) {
   return &side.batch[side.at];
 }
 
-std::optional<Candidate> VictimWalk::next() {
-  const order::Victim* const block =
-      peek(of_blocks_, [this](std::size_t limit, const std::optional<order::Victim>& after) {
-        return blocks_.victims(limit, after);
-      });
-  const order::Victim* const file =
-      peek(of_files_, [this](std::size_t limit, const std::optional<order::Victim>& after) {
-        return files_.victims(limit, after);
-      });
-  if (block == nullptr && file == nullptr) return std::nullopt;
-  if (file == nullptr || (block != nullptr && block->key <= file->key)) {
-    of_blocks_.last = *block;
-    ++of_blocks_.at;
-    return Candidate{
-        .name = of_blocks_.last->name, .is_block = true, .key = of_blocks_.last->key};
+std::optional<Candidate> VictimWalk::next(TenantMask of) {
+  Side* lowest = nullptr;
+  std::optional<Candidate> found;
+  const auto consider = [&](Side& side, const order::Victim* victim, bool is_block,
+                            TenantSlot tenant) {
+    if (victim == nullptr || (found && found->key <= victim->key)) return;
+    lowest = &side;
+    found = {.name = victim->name, .is_block = is_block, .tenant = tenant, .key = victim->key};
+  };
+  for (std::size_t slot = 0; slot < order::kGroups; ++slot) {
+    const auto tenant = static_cast<TenantSlot>(slot);
+    if ((of & mask_of(tenant)) == 0) continue;
+    Side& blocks = of_blocks_[slot];
+    consider(blocks,
+             peek(blocks,
+                  [&](std::size_t limit, const std::optional<order::Victim>& after) {
+                    return blocks_.victims(tenant, limit, after);
+                  }),
+             true, tenant);
+    Side& files = of_files_[slot];
+    consider(files,
+             peek(files,
+                  [&](std::size_t limit, const std::optional<order::Victim>& after) {
+                    return files_.victims(limit, after, tenant);
+                  }),
+             false, tenant);
   }
-  of_files_.last = *file;
-  ++of_files_.at;
-  return Candidate{.name = of_files_.last->name, .is_block = false, .key = of_files_.last->key};
+  if (lowest == nullptr) return std::nullopt;
+  lowest->last = lowest->batch[lowest->at];
+  ++lowest->at;
+  return found;
 }
 
 bool VictimWalk::is_current(const Candidate& candidate) {
@@ -52,10 +64,12 @@ void VictimWalk::restart() {
 }
 
 void VictimWalk::refresh() {
-  for (Side* const side : {&of_blocks_, &of_files_}) {
-    side->batch.clear();
-    side->at = 0;
-    side->ended = false;
+  for (auto* const sides : {&of_blocks_, &of_files_}) {
+    for (Side& side : *sides) {
+      side.batch.clear();
+      side.at = 0;
+      side.ended = false;
+    }
   }
 }
 

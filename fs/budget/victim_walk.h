@@ -1,14 +1,16 @@
 // The stored files in the order in which they go: blocks by their policy, the others by their last use,
-// merged into one.
+// merged into one. Of all files, or of those of some tenants.
 //
 // One thread. A walk goes on from where it was; what was passed over is met again after restart().
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "fs/evict/policy.h"
+#include "fs/known/tenants.h"
 #include "fs/order/learner.h"
 
 namespace kvcachefs {
@@ -16,6 +18,7 @@ namespace kvcachefs {
 struct Candidate {
   std::uint64_t name = 0;  // of a block: its number; of another file: its inode's
   bool is_block = false;
+  TenantSlot tenant = 0;
   order::EvictionKey key;  // when it was taken from the order
 };
 
@@ -23,8 +26,8 @@ class VictimWalk {
  public:
   VictimWalk(EvictionPolicy& blocks, order::Learner& files) : blocks_(blocks), files_(files) {}
 
-  // nullopt: the walk is at its end.
-  std::optional<Candidate> next();
+  // The next of these tenants; each has its own place in the walk. nullopt: it is at its end with them.
+  std::optional<Candidate> next(TenantMask of = kAllTenants);
   void restart();
   // Goes on from the same place, by what was used since.
   void refresh();
@@ -43,8 +46,9 @@ class VictimWalk {
 
   EvictionPolicy& blocks_;
   order::Learner& files_;
-  Side of_blocks_;
-  Side of_files_;
+  // By slot.
+  std::array<Side, order::kGroups> of_blocks_;
+  std::array<Side, order::kGroups> of_files_;
 };
 
 }  // namespace kvcachefs

@@ -146,7 +146,8 @@ Result<bool> Files::is_empty_and_unfinished(Inode& inode) {
 // Published: from here on it may be evicted, and must be known to who does that.
 void Files::store_done(Inode& inode) {
   core_.knowledge.store_done(inode);
-  if (inode.block.load(std::memory_order_relaxed) == 0) core_.budget.used(inode.number);
+  if (inode.block.load(std::memory_order_relaxed) == 0)
+    core_.budget.used_as(inode.number, inode.tenant.load(std::memory_order_relaxed));
 }
 
 std::optional<std::uint32_t> Files::device_of(Inode& inode) {

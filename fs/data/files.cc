@@ -63,7 +63,7 @@ Result<void> Files::start_rewrite(Inode& inode) {
     return committed.error();
   }
   inode.device = copy.device;
-  core_.budget.made(inode.number, copy.device);
+  core_.budget.made(inode);
   return {};
 }
 

@@ -15,8 +15,9 @@ class ChainPolicy : public EvictionPolicy {
   [[nodiscard]] std::string_view name() const noexcept override { return "chain"; }
   void observe(const order::Note&) override {}
   [[nodiscard]] std::vector<order::Victim> victims(
-      std::size_t limit, const std::optional<order::Victim>& after) override {
-    return learner_.victims(limit, after);
+      order::Group group, std::size_t limit,
+      const std::optional<order::Victim>& after) override {
+    return learner_.victims(limit, after, group);
   }
   [[nodiscard]] std::optional<order::EvictionKey> key_of(std::uint64_t name) override {
     return learner_.eviction_key(name);

@@ -9,17 +9,18 @@ void LruPolicy::observe(const order::Note& note) {
   if (note.what == What::kHit || note.what == What::kLoaded || note.what == What::kStored)
     use(note.name);
   if (note.what == What::kRemoved) remove(note.name);
+  if (note.what == What::kGrouped) set_group(note.name, note.group);
 }
 
-std::vector<order::Victim> LruPolicy::victims(std::size_t limit,
+std::vector<order::Victim> LruPolicy::victims(order::Group group, std::size_t limit,
                                               const std::optional<order::Victim>& after) {
   const std::lock_guard lock(mutex_);
   std::vector<order::NameIndex> lowest;
   if (after) {
     const order::Position position{after->key.stamp, after->key.birth, after->name};
-    order_.lowest(limit, &position, lowest);
+    orders_.of(group).lowest(limit, &position, lowest);
   } else {
-    order_.lowest(limit, nullptr, lowest);
+    orders_.of(group).lowest(limit, nullptr, lowest);
   }
   std::vector<order::Victim> victims;
   victims.reserve(lowest.size());
@@ -38,19 +39,25 @@ std::optional<order::EvictionKey> LruPolicy::key_of(std::uint64_t name) {
 void LruPolicy::use(std::uint64_t name) {
   order::NameIndex index = names_.find(name);
   if (index != order::kNoName) {
-    order_.remove(index);
+    orders_.remove(index);
   } else {
     index = names_.insert(name);
     if (index == order::kNoName) return;
+    names_[index].stored = 1;
   }
   names_[index].set_stamp(++uses_);
-  order_.insert(index);
+  orders_.insert(index);
+}
+
+void LruPolicy::set_group(std::uint64_t name, order::Group group) {
+  const order::NameIndex index = names_.find(name);
+  if (index != order::kNoName) orders_.set_group(index, group);
 }
 
 void LruPolicy::remove(std::uint64_t name) {
   const order::NameIndex index = names_.find(name);
   if (index == order::kNoName) return;
-  order_.remove(index);
+  orders_.remove(index);
   names_.erase(index);
 }
 

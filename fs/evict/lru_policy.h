@@ -8,8 +8,8 @@
 #include <mutex>
 
 #include "fs/evict/policy.h"
+#include "fs/order/group_orders.h"
 #include "fs/order/name_table.h"
-#include "fs/order/order_index.h"
 
 namespace kvcachefs {
 
@@ -18,16 +18,18 @@ class LruPolicy : public EvictionPolicy {
   [[nodiscard]] std::string_view name() const noexcept override { return "lru"; }
   void observe(const order::Note& note) override;
   [[nodiscard]] std::vector<order::Victim> victims(
-      std::size_t limit, const std::optional<order::Victim>& after) override;
+      order::Group group, std::size_t limit,
+      const std::optional<order::Victim>& after) override;
   [[nodiscard]] std::optional<order::EvictionKey> key_of(std::uint64_t name) override;
 
  private:
   void use(std::uint64_t name);
+  void set_group(std::uint64_t name, order::Group group);
   void remove(std::uint64_t name);
 
   std::mutex mutex_;
-  order::NameTable names_;           // under mutex_
-  order::OrderIndex order_{names_};  // under mutex_
+  order::NameTable names_;             // under mutex_
+  order::GroupOrders orders_{names_};  // under mutex_
   order::Stamp uses_ = 0;  // under mutex_: the stamp of a name is the number of its last use
 };
 

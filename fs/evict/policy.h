@@ -30,10 +30,11 @@ class EvictionPolicy {
   // kRemoved.
   virtual void observe(const order::Note& note) = 0;
 
-  // The stored names that go first, at most `limit`, after `after` (nullopt: from the first on).
+  // The stored names of a group (order::Group) that go first, at most `limit`, after `after` (nullopt: from
+  // the first on).
   // Each is stored; one that was touched since `after` was taken may come again, or be passed over.
   [[nodiscard]] virtual std::vector<order::Victim> victims(
-      std::size_t limit, const std::optional<order::Victim>& after) = 0;
+      order::Group group, std::size_t limit, const std::optional<order::Victim>& after) = 0;
   // Where a name stands by now; nullopt: it is not stored.
   [[nodiscard]] virtual std::optional<order::EvictionKey> key_of(std::uint64_t name) = 0;
 };

@@ -36,7 +36,7 @@ void op_listxattr(fuse_req_t request, fuse_ino_t inode, std::size_t size) noexce
 
 void op_removexattr(fuse_req_t request, fuse_ino_t inode, const char* name) noexcept {
   Reply reply(request, Operation::kRemovexattr);
-  reply.result(reply.volume().remove_xattr(inode, name));
+  reply.result(reply.volume().remove_xattr(inode, name, caller_of(request)));
 }
 
 }  // namespace kvcachefs

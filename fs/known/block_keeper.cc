@@ -53,7 +53,11 @@ void BlockKeeper::run() {
   restore();
   bool again = true;  // what the last run has left to read
   while (true) {
-    if (again) again = !read_anew();
+    if (again) {
+      again = !read_anew();
+      // Whose the files of these names are was noted before the learner knew the names.
+      if (core_.knowledge.tenants().had_any() && core_.on_policy_told) core_.on_policy_told();
+    }
     bool end = false;
     {
       std::unique_lock lock(mutex_);

@@ -49,6 +49,7 @@ void TreatmentOfNames::add(const Place& place, std::string_view name) {
     strictest_.policy = one.policy;
     strictest_.by = one.by;
   }
+  if (names_ == 0) strictest_.tenant = place.tenant;
   ++names_;
   if (place.ttl) {
     ++names_with_ttl_;

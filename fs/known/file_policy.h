@@ -50,6 +50,7 @@ struct Treatment {
   // Since the last use. Of kCache and kProcess; nullopt: it does not expire. What is kept or pinned never
   // does.
   std::optional<std::chrono::seconds> ttl;
+  TenantSlot tenant = 0;  // of its first name
 };
 
 // Puts the names of one file together.

@@ -15,6 +15,8 @@ namespace kvcachefs {
 namespace {
 
 constexpr pid_t kNobody = -1;
+// A file with more is taken for what these are: the links of many sessions.
+constexpr std::size_t kMostNames = 64;
 
 std::string_view name_in(std::string_view path) noexcept {
   return path.substr(path.rfind('/') + 1);
@@ -43,7 +45,7 @@ Knowledge::Knowledge(Catalog& catalog, InodeTable& table, FilePolicy otherwise)
     : catalog_(catalog),
       table_(table),
       otherwise_(otherwise),
-      places_(catalog, table),
+      places_(catalog, table, tenants_),
       began_wall_ns_(std::max<std::int64_t>(file_clock_now(), 1)),
       began_ns_(monotonic_now()) {}
 
@@ -53,9 +55,11 @@ std::int64_t Knowledge::now() const noexcept {
 
 NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
   NameLook seen{.block = {}, .age = places_.age()};
-  if (!catalog_.is_told() && !may_be_recognized(name)) return seen;
+  if (!catalog_.is_told() && !catalog_.is_told_policy() && !may_be_recognized(name))
+    return seen;
   const auto place = places_.of(directory);
   if (!place.ok() || *place == nullptr) return seen;
+  seen.tenant = (*place)->tenant;
   // Kept by the thread: it is asked for each name, and mostly as long as the last time.
   thread_local std::string path;
   path.assign((*place)->path);
@@ -65,7 +69,8 @@ NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
   if (!file || file->kind != NameKind::kBlock) return seen;
   BlockName block{.temporary = file->temporary,
                   .hash = std::string(file->prefix_hash),
-                  .series = uses_.series_of(file->runtime, file->model)};
+                  .series = uses_.series_of(file->runtime, file->model),
+                  .tenant = seen.tenant};
   if (!file->temporary) {
     block.number = block_number(directory, name);
   } else if (!file->final_stem.empty()) {
@@ -228,6 +233,7 @@ void Knowledge::note(order::Note::What what, std::uint64_t block, pid_t thread) 
 void Knowledge::looked_up(const BlockName& block, pid_t thread, bool hit) {
   if (block.number == 0 || block.temporary) return;
   uses_.looked_up(block.series, hit);
+  if (block.tenant != 0) tenants_.looked_up(block.tenant, hit);
   note(hit ? order::Note::What::kHit : order::Note::What::kMiss, block.number, thread);
 }
 
@@ -243,12 +249,34 @@ void Knowledge::named(Inode& inode, std::uint64_t block, pid_t thread) {
   if (inode.block.exchange(block, std::memory_order_relaxed) != block)
     store_began(block, thread);
   stored(block);
+  note_group(block, inode.tenant.load(std::memory_order_relaxed));
+}
+
+void Knowledge::note_group(std::uint64_t block, TenantSlot tenant) {
+  if (block == 0 || !tenants_.had_any()) return;
+  feed_.note({.what = order::Note::What::kGrouped,
+              .name = block,
+              .caller = {},
+              .when_ns = now(),
+              .group = tenant});
+}
+
+Result<void> Knowledge::grouped(InodeNumber inode, TenantSlot tenant) {
+  if (!tenants_.had_any()) return {};
+  for (const auto& [directory, name] : TRY(catalog_.list_links(inode, kMostNames))) {
+    const NameLook seen = look(directory, name);
+    if (seen.block && !seen.block->temporary) note_group(seen.block->number, tenant);
+  }
+  return {};
 }
 
 void Knowledge::store_done(Inode& inode) {
   if (inode.being_stored.load(std::memory_order_relaxed) &&
-      inode.being_stored.exchange(false, std::memory_order_relaxed))
-    stored(inode.block.load(std::memory_order_relaxed));
+      inode.being_stored.exchange(false, std::memory_order_relaxed)) {
+    const std::uint64_t block = inode.block.load(std::memory_order_relaxed);
+    stored(block);
+    note_group(block, inode.tenant.load(std::memory_order_relaxed));
+  }
 }
 
 void Knowledge::loaded(const Inode& inode, pid_t thread) {
@@ -323,9 +351,8 @@ Result<void> Knowledge::forget_parent(InodeNumber inode) {
 }
 
 Result<Treatment> Knowledge::treatment(InodeNumber inode, const InodeRecord& record) {
-  constexpr std::size_t kNames = 64;
   TreatmentOfNames names(otherwise_);
-  for (const auto& [directory, name] : TRY(catalog_.list_links(inode, kNames))) {
+  for (const auto& [directory, name] : TRY(catalog_.list_links(inode, kMostNames))) {
     const auto place = TRY(places_.of(directory));
     if (place != nullptr) names.add(*place, name);
   }

@@ -25,6 +25,7 @@
 #include "fs/known/order_feed.h"
 #include "fs/known/place.h"
 #include "fs/known/processes.h"
+#include "fs/known/tenants.h"
 #include "fs/known/use_table.h"
 #include "fs/order/learner.h"
 
@@ -37,12 +38,14 @@ struct BlockName {
   bool temporary = false;
   std::string hash;  // as the name shows it; empty: none
   UseTable::Series series = UseTable::kOther;
+  TenantSlot tenant = 0;
 };
 
 // What a name was taken for, and when: places change.
 struct NameLook {
   std::optional<BlockName> block;
   std::uint64_t age = 0;  // of Places
+  TenantSlot tenant = 0;
 };
 
 class Knowledge {
@@ -97,6 +100,9 @@ class Knowledge {
   void looked_up(const BlockName& block, pid_t thread, bool hit);
   void store_began(std::uint64_t block, pid_t thread);
   void stored(std::uint64_t block);
+  // The blocks among the inode's names are this tenant's from now on. Not under an inode's lock. Errors:
+  // EIO, EBADMSG.
+  Result<void> grouped(InodeNumber inode, TenantSlot tenant);
   // A file got the final name of a block, by a rename or a link: stored(), and the store began just
   // now if it was not known before what is stored.
   void named(Inode& inode, std::uint64_t block, pid_t thread);
@@ -156,6 +162,8 @@ class Knowledge {
   void start() { feed_.start(); }
   void stop() { feed_.stop(); }
   Places& places() noexcept { return places_; }
+  Tenants& tenants() noexcept { return tenants_; }
+  [[nodiscard]] const Tenants& tenants() const noexcept { return tenants_; }
   // Set once before the mount answers: there are names to read anew. Queues and returns.
   std::function<void()> on_unread;
   // Whether names are to be read anew: set by who reads them.
@@ -179,6 +187,7 @@ class Knowledge {
   using LeftByInode = std::pair<InodeNumber, LeftRows>;
   Result<void> remove_rows_in(InodeNumber directory, std::span<const LeftByInode> left);
   void note(order::Note::What what, std::uint64_t block, pid_t thread);
+  void note_group(std::uint64_t block, TenantSlot tenant);
   // Whether the rows of a name are those of what it was taken for then.
   [[nodiscard]] bool is_settled(const NameLook& seen) const noexcept {
     return holds(seen) && !behind_.load();
@@ -196,6 +205,7 @@ class Knowledge {
   InodeTable& table_;
   const FilePolicy otherwise_;
   std::atomic<std::int64_t> shortest_ttl_s_{INT64_MAX};
+  Tenants tenants_;
   Places places_;
   UseTable uses_;
   Processes processes_;

@@ -61,6 +61,12 @@ Result<void> check_own_xattr(const InodeRecord& inode, std::string_view name,
     if (name == kTtlXattr) (void)TRY(parse_ttl(value));
     return {};
   }
+  if (is_term(name)) {
+    if (!S_ISDIR(inode.mode)) return fail(ENOTDIR, "a tenant is a directory");
+    if (name == kShareXattr) (void)TRY(parse_share(value));
+    if (name == kQuotaXattr) (void)TRY(parse_quota(value));
+    return {};
+  }
   name.remove_prefix(kOwnXattrs.size());
   if (std::find(kReadOnly.begin(), kReadOnly.end(), name) != kReadOnly.end())
     return fail(EPERM, "read-only xattr");

@@ -17,6 +17,7 @@ struct Step {
   std::optional<Runtime> told;
   std::optional<FilePolicy> policy;
   std::optional<std::chrono::seconds> ttl;
+  TenantTerms terms;
 };
 
 Result<Step> step_up(Catalog& catalog, InodeNumber directory) {
@@ -29,6 +30,7 @@ Result<Step> step_up(Catalog& catalog, InodeNumber directory) {
     const Told told = TRY(own_told(catalog, directory));
     step.policy = told.policy;
     step.ttl = told.ttl;
+    step.terms = TRY(own_terms(catalog, directory));
   }
   if (directory == kRootInode) return step;
   auto links = TRY(catalog.list_links(directory, 1));
@@ -38,8 +40,8 @@ Result<Step> step_up(Catalog& catalog, InodeNumber directory) {
   return step;
 }
 
-std::shared_ptr<const Place> below(const std::shared_ptr<const Place>& above, const Step& step,
-                                   std::uint64_t age) {
+std::shared_ptr<Place> below(const std::shared_ptr<const Place>& above, const Step& step,
+                             std::uint64_t age) {
   if (above == nullptr || above->path.size() + 1 + step.name.size() > kLongestPath)
     return nullptr;
   auto place = std::make_shared<Place>();
@@ -51,7 +53,7 @@ std::shared_ptr<const Place> below(const std::shared_ptr<const Place>& above, co
   return place;
 }
 
-std::shared_ptr<const Place> root_place(const Step& step, std::uint64_t age) {
+std::shared_ptr<Place> root_place(const Step& step, std::uint64_t age) {
   auto place = std::make_shared<Place>();
   place->told = step.told;
   place->policy = step.policy;
@@ -143,7 +145,14 @@ Result<std::shared_ptr<const Place>> Places::of(InodeNumber directory) {
   }
   for (auto at = path.rbegin(); at != path.rend(); ++at) {
     const auto& [inode, step] = *at;
-    place = inode == nullptr ? root_place(step, age) : below(place, step, age);
+    const TenantSlot above = place == nullptr ? TenantSlot{0} : place->tenant;
+    auto next = inode == nullptr ? root_place(step, age) : below(place, step, age);
+    if (next != nullptr)
+      next->tenant =
+          step.terms.any()
+              ? tenants_.put(inode == nullptr ? kRootInode : inode->number, step.terms)
+              : above;
+    place = std::move(next);
     if (place == nullptr) break;
     keep(inode.get(), place);
   }

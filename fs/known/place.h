@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "fs/known/tenants.h"
 #include "fs/layout/layout.h"
 #include "fs/node/inode_table.h"
 #include "metadata/catalog.h"
@@ -27,13 +28,14 @@ struct Place {
   std::optional<Runtime> told;
   std::optional<FilePolicy> policy;
   std::optional<std::chrono::seconds> ttl;
+  TenantSlot tenant = 0;  // fs/known/tenants.h; find_place() does not say
   std::uint64_t age = 0;  // of Places; it holds as long as that has not changed. 0: not kept
 };
 
 class Places {
  public:
-  Places(Catalog& catalog, InodeTable& table)
-      : catalog_(catalog), table_(table), age_(new_age()) {}
+  Places(Catalog& catalog, InodeTable& table, Tenants& tenants)
+      : catalog_(catalog), table_(table), tenants_(tenants), age_(new_age()) {}
 
   // Null: too deep (4096 bytes of path), or the directory has no name left. Errors: EIO, EBADMSG,
   // ESTALE.
@@ -51,6 +53,7 @@ class Places {
 
   Catalog& catalog_;
   InodeTable& table_;
+  Tenants& tenants_;
   std::mutex root_mutex_;  // a leaf
   std::shared_ptr<const Place> root_;
   std::atomic<std::uint64_t> age_;

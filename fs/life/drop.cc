@@ -75,7 +75,7 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
     core.drops.add_name(obituary.path, obituary.what);
   }
   if (parent != nullptr && core.notifications != nullptr) {
-    if (reason == DropReason::kRoom || reason == DropReason::kExpired) {
+    if (is_eviction(reason) && reason != DropReason::kAsked) {
       core.notifications->invalidate_listing(links.front().first);
     } else {
       core.notifications->invalidate_entry(links.front().first, links.front().second);
@@ -162,6 +162,7 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
       log_debug("dropped inode={}: incomplete", number);
       break;
     case DropReason::kRoom:
+    case DropReason::kQuota:
     case DropReason::kExpired:
     case DropReason::kAsked:
       break;

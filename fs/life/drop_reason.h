@@ -16,16 +16,19 @@ enum class DropReason : std::uint8_t {
   kUnreadable,  // the same, because the device cannot read it
   // Evictions: the file was whole.
   kRoom,     // its room was needed
+  kQuota,    // its tenant had more than its quota
   kExpired,  // older than its directory's ttl, or a temporary that nobody goes on with
   kAsked,    // `kvcachefs evict`
 };
 
 inline constexpr std::size_t kDropReasons = static_cast<std::size_t>(DropReason::kAsked) + 1;
 
-// "incomplete", "poisoned", "lost", "damaged", "unreadable", "room", "expired", "asked".
+// "incomplete", "poisoned", "lost", "damaged", "unreadable", "room", "quota", "expired",
+// "asked".
 [[nodiscard]] constexpr std::string_view name_of(DropReason reason) noexcept {
   constexpr std::array<std::string_view, kDropReasons> kNames = {
-      "incomplete", "poisoned", "lost", "damaged", "unreadable", "room", "expired", "asked"};
+      "incomplete", "poisoned", "lost",    "damaged", "unreadable",
+      "room",       "quota",    "expired", "asked"};
   return kNames[static_cast<std::size_t>(reason)];
 }
 

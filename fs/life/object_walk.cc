@@ -65,11 +65,11 @@ Result<void> ObjectWalk::take_unsealed() {
         const Result<struct stat> status = (*tier)->status((*inode)->record.object);
         if (!status.ok()) continue;
         backing = *status;
-        core_.budget.made(number, *(*inode)->device);
+        core_.budget.made(**inode);
         core_.budget.measured(number, backing);
       }
       if (!core_.knowledge.is_block(number))
-        core_.budget.known(number, to_nanos(backing.st_mtim));
+        core_.budget.known(number, to_nanos(backing.st_mtim), (*inode)->tenant.load());
     }
   }
 }
@@ -101,7 +101,7 @@ void ObjectWalk::count(const ObjectPlace& place) {
     return;
   }
   if (core_.knowledge.is_block(place.inode)) return;
-  core_.budget.known(place.inode, stamp.mtime);
+  core_.budget.known(place.inode, stamp.mtime, inode->tenant.load());
 }
 
 void ObjectWalk::run() {

@@ -29,9 +29,11 @@ Result<FilePolicy> note_policy(Core& core, Inode& inode) {
     record = inode.record;
   }
   const Treatment treatment = TRY(core.knowledge.treatment(inode.number, record));
+  TRY(core.knowledge.grouped(inode.number, treatment.tenant));
   const std::lock_guard lock(inode.mutex);
   inode.kept = treatment.policy >= FilePolicy::kKeep;
-  core.budget.kept_noted(inode);
+  inode.tenant.store(treatment.tenant, std::memory_order_relaxed);
+  core.budget.noted(inode);
   return treatment.policy;
 }
 

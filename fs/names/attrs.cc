@@ -36,7 +36,13 @@ bool is_named(std::string_view name) {
 
 // Whether what a directory is told holds below it.
 bool is_told_below(const Inode& inode, std::string_view name) {
-  return inode.type == S_IFDIR && (name == kPolicyXattr || name == kTtlXattr);
+  return inode.type == S_IFDIR && (name == kPolicyXattr || name == kTtlXattr || is_term(name));
+}
+
+// Who has a share does not say how large it is.
+Result<void> check_administrator(const Caller& caller) {
+  if (has_capability(caller, CAP_SYS_ADMIN)) return {};
+  return fail(EPERM, "shares and quotas are set by the administrator");
 }
 
 // A time of utimensat(2) for the backing file.
@@ -230,6 +236,11 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
   const InodePtr inode = TRY(core_.table.get(number));
   if (name == kParentXattr) return set_parent(number, value, flags);
   if (name == kToldXattr) return set_told(*inode, value, flags);
+  if (is_term(name)) {
+    TRY(check_administrator(caller));
+    if (!core_.knowledge.tenants().has_room_for(number))
+      return fail(ENOSPC, "as many directories as can be have a share or a quota");
+  }
   std::unique_lock lock(inode->mutex);
   if (is_acl(name)) return set_acl(*inode, name, value, caller);
   if (name.starts_with(kOwnXattrs)) TRY(check_own_xattr(inode->record, name, value));
@@ -243,8 +254,16 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
 
 // After the commit: what is told holds for what is there already.
 Result<void> Attributes::told(Inode& inode, std::string_view name) {
-  if (name != kPolicyXattr && name != kTtlXattr) return {};
+  if (name != kPolicyXattr && name != kTtlXattr && !is_term(name)) return {};
   if (is_told_below(inode, name)) {
+    if (is_term(name)) {
+      const TenantTerms terms = TRY(own_terms(core_.catalog, inode.number));
+      if (terms.any()) {
+        core_.knowledge.tenants().put(inode.number, terms);
+      } else {
+        core_.knowledge.tenants().remove(inode.number);
+      }
+    }
     core_.knowledge.places().changed();
     if (core_.on_policy_told) core_.on_policy_told();
   } else if (inode.is_file()) {
@@ -294,7 +313,7 @@ Result<std::string> Attributes::get_xattr(InodeNumber number, std::string_view n
   const InodePtr inode = TRY(core_.table.get(number));
   if (name == kParentXattr) return core_.knowledge.parent_hash(number);
   const bool is_policy = name == kPolicyXattr || name == kTtlXattr;
-  if (name.starts_with(kOwnXattrs) && name != kToldXattr && !is_policy)
+  if (name.starts_with(kOwnXattrs) && name != kToldXattr && !is_policy && !is_term(name))
     return known_xattr(core_.catalog, number, name);
   InodeRecord record;
   {
@@ -345,10 +364,12 @@ Result<std::string> Attributes::list_xattrs(InodeNumber number, const Caller& ca
   return out;
 }
 
-Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name) {
+Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name,
+                                      const Caller& caller) {
   if (!is_supported(name)) return fail(EOPNOTSUPP, "xattr namespace");
   const InodePtr inode = TRY(core_.table.get(number));
   if (name == kParentXattr) return core_.knowledge.forget_parent(number);
+  if (is_term(name)) TRY(check_administrator(caller));
   std::optional<Knowledge::PlaceChange> change;
   if (name == kToldXattr) change.emplace(core_.knowledge);
   std::unique_lock lock(inode->mutex);

@@ -19,7 +19,7 @@ class Attributes {
                          int flags, const Caller& caller);
   Result<std::string> get_xattr(InodeNumber inode, std::string_view name);
   Result<std::string> list_xattrs(InodeNumber inode, const Caller& caller);
-  Result<void> remove_xattr(InodeNumber inode, std::string_view name);
+  Result<void> remove_xattr(InodeNumber inode, std::string_view name, const Caller& caller);
 
  private:
   // `user`: who asked by name, and gets a lease by that.

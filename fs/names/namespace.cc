@@ -202,6 +202,12 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   record.state = what.state;
   Edit edit;
   Made made;
+  NameLook seen;
+  if (S_ISREG(what.mode) && !nameless) {
+    seen = core_.knowledge.look(parent, name);
+    made.block = seen.block;
+    if (core_.budget.is_over_quota(seen.tenant)) return fail(EDQUOT, "over its quota");
+  }
   if (S_ISREG(what.mode)) {
     record.object = TRY(core_.catalog.next_id());
     made.copy = TRY(core_.devices->create_copy(record.object));
@@ -216,11 +222,6 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
         return fail_errno("status of a backing file");
       record.stamp = stamp_of(backing);
     }
-  }
-  NameLook seen;
-  if (S_ISREG(what.mode) && !nameless) {
-    seen = core_.knowledge.look(parent, name);
-    made.block = seen.block;
   }
   const auto undo = [&](const Error& error) {
     if (S_ISREG(what.mode)) {
@@ -274,7 +275,8 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   const std::lock_guard inode_lock(made.inode->mutex);
   if (S_ISREG(what.mode)) {
     made.inode->device = made.copy.device;
-    core_.budget.made(number, made.copy.device);
+    made.inode->tenant.store(seen.tenant, std::memory_order_relaxed);
+    core_.budget.made(*made.inode);
   }
   if (made.block) {
     made.inode->block.store(made.block->number, std::memory_order_relaxed);

@@ -69,6 +69,7 @@ class Namespace {
   Result<Outcome> commit_rename(Renaming& call);
   Result<void> move_names(Renaming& call);
   Result<void> put_block_rows(Renaming& call, bool moves);
+  void note_tenant(Inode& inode, TenantSlot tenant);
   void tell_gone(const Renaming& call, bool moved);
   void tell_stored(const Renaming& call, bool moved, const Caller& caller);
   struct NewName {

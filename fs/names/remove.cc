@@ -56,6 +56,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
     edit.put_inode(new_parent, directory_next);
     TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
     directory->record = std::move(directory_next);
+    note_tenant(*inode, seen.tenant);
   }
   if (replaced_object && core_.on_orphan_object) core_.on_orphan_object();
   Entry entry = TRY(entry_of(inode));
@@ -103,6 +104,7 @@ Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, b
     TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
     holder->record = std::move(holder_next);
     core_.knowledge.removed(block);
+    if (is_directory) core_.knowledge.tenants().remove(inode->number);
     native_.changed(parent, name, 0);
     return {};
   }

@@ -140,6 +140,8 @@ Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
     if (call.moves_directories()) places.emplace(core_.knowledge);
     const Outcome outcome = TRY(commit_rename(call));
     if (outcome == Outcome::kChanged) continue;
+    if (places && core_.knowledge.tenants().had_any() && core_.on_policy_told)
+      core_.on_policy_told();
     tell_stored(call, outcome == Outcome::kMoved, caller);
     if (call.replaced_object && core_.on_orphan_object) core_.on_orphan_object();
     return {};
@@ -205,12 +207,22 @@ Result<Namespace::Outcome> Namespace::commit_rename(Renaming& call) {
     came_second(moved, *replaced, {to, call.new_name}, native_.holds(from));
     return Outcome::kCameSecond;
   }
+  note_tenant(moved, call.at_target.tenant);
+  if (call.exchange) note_tenant(*replaced, call.at_source.tenant);
   native_.changed(from, call.name, call.exchange ? directory_or_none(*replaced) : 0);
   native_.changed(to, call.new_name, directory_or_none(moved));
   // A copy that was still being written under its hash.
   if (call.to_hash && replaced != nullptr && replaced->is_file())
     native_.note_second(core_.counters, call.new_name, 0, 0);
   return Outcome::kMoved;
+}
+
+// Whose a file is says its first name. The caller holds its lock.
+void Namespace::note_tenant(Inode& inode, TenantSlot tenant) {
+  if (!inode.is_file() || inode.record.nlink != 1 || !core_.knowledge.tenants().had_any())
+    return;
+  inode.tenant.store(tenant, std::memory_order_relaxed);
+  core_.budget.noted(inode);
 }
 
 Result<void> Namespace::move_names(Renaming& call) {
@@ -298,7 +310,8 @@ void Namespace::tell_stored(const Renaming& call, bool moved, const Caller& call
   const std::uint64_t to = block_at(call.moved, call.at_target);
   const std::uint64_t back = call.exchange ? block_at(call.replaced, call.at_source) : 0;
   if (to != 0) knowledge.named(*call.moved, to, caller.pid);
-  if (to == 0 && call.moved->is_file()) core_.budget.used(call.moved->number);
+  if (to == 0 && call.moved->is_file())
+    core_.budget.used_as(call.moved->number, call.moved->tenant.load());
   if (back != 0) knowledge.named(*call.replaced, back, caller.pid);
 }
 

@@ -81,6 +81,9 @@ struct Inode {
   bool evicting = false;
   // Its names, or what directories were told, keep it: as of its seal, or of the last count.
   bool kept = false;
+  // Whose directory its first name is in (fs/known/tenants.h): as of its making, renaming or seal, or of
+  // the last count. Written under `mutex`.
+  std::atomic<std::uint8_t> tenant{0};
   // Of an unpublished file that is open for writing: what Budget::danger() was then.
   std::uint64_t danger_at_open = 0;
   // An object whose bytes are not the sealed ones: nobody opens it any more.

@@ -44,6 +44,16 @@ void Learner::used(std::uint64_t name, std::int64_t now_ns) {
   state_->used(name, now_ns);
 }
 
+void Learner::set_group(std::uint64_t name, Group group) {
+  const std::lock_guard lock(mutex_);
+  state_->set_group(name, group);
+}
+
+Group Learner::group(std::uint64_t name) const {
+  const std::lock_guard lock(mutex_);
+  return state_->group(name);
+}
+
 void Learner::forget(std::uint64_t name) {
   const std::lock_guard lock(mutex_);
   state_->forget(name);
@@ -69,9 +79,10 @@ std::optional<EvictionKey> Learner::eviction_key(std::uint64_t name) const {
   return state_->eviction_key(name);
 }
 
-std::vector<Victim> Learner::victims(std::size_t limit, const std::optional<Victim>& after) {
+std::vector<Victim> Learner::victims(std::size_t limit, const std::optional<Victim>& after,
+                                     Group group) {
   const std::lock_guard lock(mutex_);
-  return state_->victims(limit, after);
+  return state_->victims(limit, after, group);
 }
 
 std::optional<Parent> Learner::parent(std::uint64_t name) const {

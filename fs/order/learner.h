@@ -38,6 +38,7 @@
 #include <vector>
 
 #include "fs/order/callers.h"
+#include "fs/order/name_record.h"
 
 namespace kvcachefs::order {
 
@@ -126,6 +127,9 @@ class Learner {
   // It was used, and nothing about the order of names follows from it: of files that are no blocks.
   // Stored from the first time on.
   void used(std::uint64_t name, std::int64_t now_ns);
+  // From now on it is in this group's order of eviction; names are in group 0 at first. Nothing happens to
+  // a name that is not known. `group` < kGroups.
+  void set_group(std::uint64_t name, Group group);
   // The file is gone. What is known of its order stays for up to 10 minutes, for a new store.
   void forget(std::uint64_t name);
   // The process listed a directory: for 60 s its lookups teach nothing and refresh nothing (its
@@ -145,10 +149,13 @@ class Learner {
 
   // nullopt: not stored.
   std::optional<EvictionKey> eviction_key(std::uint64_t name) const;
-  // Stored names in the order of eviction, lowest first: at most `limit`, after `after` where
+  // 0 also of a name that is not known.
+  Group group(std::uint64_t name) const;
+  // Stored names of a group in the order of eviction, lowest first: at most `limit`, after `after` where
   // given (which need not be stored any more). O(log n) each.
   std::vector<Victim> victims(std::size_t limit,
-                              const std::optional<Victim>& after = std::nullopt);
+                              const std::optional<Victim>& after = std::nullopt,
+                              Group group = 0);
 
   std::optional<Parent> parent(std::uint64_t name) const;
   // Stored names whose parent it is, at most `limit`, in no order.

@@ -142,12 +142,17 @@ void LearnerState::used(std::uint64_t name, std::int64_t now_ns) {
   }
 }
 
+void LearnerState::set_group(std::uint64_t name, Group group) {
+  const NameIndex index = names_.find(name);
+  if (index != kNoName) orders_.set_group(index, group);
+}
+
 void LearnerState::forget(std::uint64_t name) {
   const NameIndex index = names_.find(name);
   if (index == kNoName) return;
   NameRecord& record = names_[index];
   if (record.stored == 0) return;
-  order_.remove(index);
+  orders_.remove(index);
   record.stored = 0;
   record.changed = 0;
   record.set_stamp(0);
@@ -230,14 +235,19 @@ std::optional<EvictionKey> LearnerState::eviction_key(std::uint64_t name) const 
   return EvictionKey{names_[index].stamp(), names_[index].birth()};
 }
 
-std::vector<Victim> LearnerState::victims(std::size_t limit,
-                                          const std::optional<Victim>& after) {
+Group LearnerState::group(std::uint64_t name) const {
+  const NameIndex index = names_.find(name);
+  return index == kNoName ? Group{0} : static_cast<Group>(names_[index].group);
+}
+
+std::vector<Victim> LearnerState::victims(std::size_t limit, const std::optional<Victim>& after,
+                                          Group group) {
   std::vector<NameIndex> lowest;
   if (after) {
     const Position position{after->key.stamp, after->key.birth, after->name};
-    order_.lowest(limit, &position, lowest);
+    orders_.of(group).lowest(limit, &position, lowest);
   } else {
-    order_.lowest(limit, nullptr, lowest);
+    orders_.of(group).lowest(limit, nullptr, lowest);
   }
   std::vector<Victim> victims;
   victims.reserve(lowest.size());
@@ -355,9 +365,9 @@ bool LearnerState::restored() {
 LearnerSizes LearnerState::sizes() const {
   return LearnerSizes{
       .names = names_.size(),
-      .stored = order_.size(),
+      .stored = orders_.size(),
       .not_learned = not_learned_,
-      .bytes = names_.memory_bytes() + order_.memory_bytes() + changed_.memory_bytes()};
+      .bytes = names_.memory_bytes() + orders_.memory_bytes() + changed_.memory_bytes()};
 }
 
 std::int64_t LearnerState::tick(std::int64_t now_ns) noexcept {
@@ -527,9 +537,9 @@ void LearnerState::raise(NameIndex name, Stamp stamp) {
     record.set_stamp(stamp);
     return;
   }
-  order_.remove(name);
+  orders_.remove(name);
   record.set_stamp(stamp);
-  order_.insert(name);
+  orders_.insert(name);
   if (stamp / Learner::kStampStep != old / Learner::kStampStep) note_change(name);
 }
 
@@ -538,15 +548,15 @@ void LearnerState::make_stored(NameIndex name, Stamp stamp) {
   waiting_.remove(name);
   record.stored = 1;
   record.set_stamp(stamp);
-  order_.insert(name);
+  orders_.insert(name);
   note_change(name);
 }
 
 void LearnerState::set_birth(NameIndex name, Birth birth) {
   NameRecord& record = names_[name];
-  if (record.stored == 1) order_.remove(name);
+  if (record.stored == 1) orders_.remove(name);
   record.set_birth(birth);
-  if (record.stored == 1) order_.insert(name);
+  if (record.stored == 1) orders_.insert(name);
 }
 
 // A name is born after its parent, so that of one stamp it goes first.

@@ -8,11 +8,11 @@
 
 #include "fs/order/callers.h"
 #include "fs/order/changed_queue.h"
+#include "fs/order/group_orders.h"
 #include "fs/order/learner.h"
 #include "fs/order/links.h"
 #include "fs/order/name_list.h"
 #include "fs/order/name_table.h"
-#include "fs/order/order_index.h"
 
 namespace kvcachefs::order {
 
@@ -28,13 +28,14 @@ struct Climb {
 
 class LearnerState {
  public:
-  LearnerState() : order_(names_), waiting_(names_), links_(names_), changed_(names_) {}
+  LearnerState() : orders_(names_), waiting_(names_), links_(names_), changed_(names_) {}
 
   Climb probe(std::uint64_t name, const Caller& caller, Lookup result, std::int64_t now_ns);
   void store_start(std::uint64_t name, const Caller& caller, std::int64_t now_ns);
   Climb published(std::uint64_t name, std::int64_t now_ns);
   Climb load(std::uint64_t name, const Caller& caller, std::int64_t now_ns);
   void used(std::uint64_t name, std::int64_t now_ns);
+  void set_group(std::uint64_t name, Group group);
   void forget(std::uint64_t name);
   void enumerated(const Caller& caller, std::int64_t now_ns);
   bool set_parent(std::uint64_t name, std::uint64_t parent, std::int64_t now_ns);
@@ -42,7 +43,9 @@ class LearnerState {
   void climb(Climb& climb);
 
   std::optional<EvictionKey> eviction_key(std::uint64_t name) const;
-  std::vector<Victim> victims(std::size_t limit, const std::optional<Victim>& after);
+  Group group(std::uint64_t name) const;
+  std::vector<Victim> victims(std::size_t limit, const std::optional<Victim>& after,
+                              Group group);
   std::optional<Parent> parent(std::uint64_t name) const;
   std::vector<std::uint64_t> children(std::uint64_t name, std::size_t limit) const;
   bool is_tip(std::uint64_t name) const;
@@ -100,7 +103,7 @@ class LearnerState {
   void drop(NameIndex name);
 
   NameTable names_;
-  OrderIndex order_;
+  GroupOrders orders_;
   NameList waiting_;
   Links links_;
   ChangedQueue changed_;

@@ -3,6 +3,7 @@
 // small fields.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace kvcachefs::order {
@@ -18,6 +19,11 @@ using Stamp = std::uint64_t;
 inline constexpr std::int64_t kNanosPerStamp = 10'000'000;
 // 1/16 us: a name first seen later has the higher birth, with room for repairs in between.
 using Birth = std::uint64_t;
+
+// Whose order of eviction a name is in, its own or another's: names of one group are in one order.
+using Group = std::uint8_t;
+inline constexpr unsigned kGroupBits = 6;
+inline constexpr std::size_t kGroups = std::size_t{1} << kGroupBits;
 
 // How sure a link is.
 inline constexpr std::uint32_t kGuessed = 0;  // from one sighting
@@ -47,7 +53,7 @@ struct NameRecord {
                                spare : 1;
   std::uint32_t previous_sibling : kIndexBits, position_high : 6;
   // Neighbours in the order of eviction when stored, else in the list of what waits to be.
-  std::uint32_t order_previous : kIndexBits, spare_previous : 6;
+  std::uint32_t order_previous : kIndexBits, group : kGroupBits;
   std::uint32_t order_next : kIndexBits, spare_next : 6;
 
   std::uint32_t stamp_low, birth_low;

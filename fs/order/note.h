@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "fs/order/callers.h"
+#include "fs/order/name_record.h"
 
 namespace kvcachefs::order {
 
@@ -18,11 +19,13 @@ struct Note {
     kLoaded,
     kRemoved,
     kListed,
+    kGrouped,  // it is in `group` from now on
   };
   What what = What::kHit;
   std::uint64_t name = 0;  // of all but kListed
-  Caller caller;           // of none to kStored and kRemoved
+  Caller caller;           // of none to kStored, kRemoved and kGrouped
   std::int64_t when_ns = 0;
+  Group group = 0;  // of kGrouped
 };
 
 // Makes the learner's call that the note stands for.

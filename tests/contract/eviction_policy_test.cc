@@ -40,9 +40,19 @@ class EvictionPolicyContract : public ::testing::TestWithParam<Implementation> {
     order::tell(learner_, note);
     policy_->observe(note);
   }
-  Names victims(std::size_t limit, const std::optional<order::Victim>& after = {}) {
+  void group(std::uint64_t name, order::Group group) {
+    const order::Note note{.what = What::kGrouped,
+                           .name = name,
+                           .caller = {},
+                           .when_ns = now_.fetch_add(5'000'000'000),
+                           .group = group};
+    order::tell(learner_, note);
+    policy_->observe(note);
+  }
+  Names victims(std::size_t limit, const std::optional<order::Victim>& after = {},
+                order::Group group = 0) {
     Names names;
-    for (const order::Victim& victim : policy_->victims(limit, after))
+    for (const order::Victim& victim : policy_->victims(group, limit, after))
       names.push_back(victim.name);
     return names;
   }
@@ -63,6 +73,25 @@ TEST_P(EvictionPolicyContract, TakesWhatWasUsedLongestAgo) {
   EXPECT_EQ((Names{2, 3, 1}), victims(10));
   EXPECT_EQ((Names{2}), victims(1));
   EXPECT_EQ(Names{}, victims(0));
+}
+
+TEST_P(EvictionPolicyContract, EachGroupHasItsOwnOrder) {
+  for (const std::uint64_t name : {1, 2, 3, 4}) note(What::kStored, name);
+  group(1, 63);
+  group(3, 63);
+  group(9, 63);  // nobody knows it
+  EXPECT_EQ((Names{2, 4}), victims(10));
+  EXPECT_EQ((Names{1, 3}), victims(10, {}, 63));
+  EXPECT_EQ(Names{}, victims(10, {}, 1));
+  note(What::kHit, 1);  // stays in it
+  EXPECT_EQ((Names{3, 1}), victims(10, {}, 63));
+  const std::vector<order::Victim> first = policy_->victims(63, 1, std::nullopt);
+  ASSERT_EQ(1U, first.size());
+  EXPECT_EQ((Names{1}), victims(10, first.front(), 63));
+  note(What::kRemoved, 3);
+  group(1, 0);
+  EXPECT_EQ((Names{2, 4, 1}), victims(10));
+  EXPECT_EQ(Names{}, victims(10, {}, 63));
 }
 
 TEST_P(EvictionPolicyContract, AHitOrALoadShowsThatANameIsStored) {
@@ -89,7 +118,7 @@ TEST_P(EvictionPolicyContract, WhatIsRemovedIsNoVictim) {
 
 TEST_P(EvictionPolicyContract, AKeyChangesWithAUse) {
   for (const std::uint64_t name : {1, 2, 3}) note(What::kStored, name);
-  const std::vector<order::Victim> first = policy_->victims(3, std::nullopt);
+  const std::vector<order::Victim> first = policy_->victims(0, 3, std::nullopt);
   ASSERT_EQ(3u, first.size());
   for (const order::Victim& victim : first)
     EXPECT_EQ(victim.key, policy_->key_of(victim.name)) << victim.name;
@@ -102,7 +131,7 @@ TEST_P(EvictionPolicyContract, AKeyChangesWithAUse) {
 
 TEST_P(EvictionPolicyContract, GoesOnAfterVictimsThatStay) {
   for (std::uint64_t name = 1; name <= 10; ++name) note(What::kStored, name);
-  const std::vector<order::Victim> first = policy_->victims(4, std::nullopt);
+  const std::vector<order::Victim> first = policy_->victims(0, 4, std::nullopt);
   ASSERT_EQ(4u, first.size());
   EXPECT_EQ((Names{5, 6, 7}), victims(3, first.back()));
   // Its place is known even when it is gone.
@@ -124,7 +153,7 @@ TEST_P(EvictionPolicyContract, AllThatIsStoredComesOnce) {
   Names seen;
   std::optional<order::Victim> last;
   while (true) {
-    const std::vector<order::Victim> batch = policy_->victims(64, last);
+    const std::vector<order::Victim> batch = policy_->victims(0, 64, last);
     if (batch.empty()) break;
     for (const order::Victim& victim : batch) seen.push_back(victim.name);
     last = batch.back();
@@ -140,7 +169,7 @@ TEST_P(EvictionPolicyContract, ManyThreadsAtOnceAreSafe) {
       for (std::uint64_t i = 0; i < 2000; ++i) {
         const std::uint64_t name = thread * 10'000 + i;
         note(What::kStored, name, thread + 1);
-        if (i % 3 == 0) (void)policy_->victims(8, std::nullopt);
+        if (i % 3 == 0) (void)policy_->victims(0, 8, std::nullopt);
         if (i % 2 == 0) note(What::kRemoved, name, thread + 1);
       }
     });

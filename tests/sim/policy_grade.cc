@@ -48,7 +48,7 @@ class Cache {
   }
 
   bool evict_one(std::int64_t now_ns) {
-    const std::vector<order::Victim> victims = policy_->victims(1, std::nullopt);
+    const std::vector<order::Victim> victims = policy_->victims(0, 1, std::nullopt);
     if (victims.empty()) return false;
     tell({.what = order::Note::What::kRemoved,
           .name = victims[0].name,

@@ -40,7 +40,7 @@ void TrueChainPolicy::use(BlockId block, std::int64_t now_ns) {
   }
 }
 
-std::vector<order::Victim> TrueChainPolicy::victims(std::size_t limit,
+std::vector<order::Victim> TrueChainPolicy::victims(order::Group, std::size_t limit,
                                                     const std::optional<order::Victim>&) {
   std::vector<order::Victim> victims;
   for (auto place = order_.begin(); place != order_.end() && victims.size() < limit; ++place)

@@ -19,7 +19,8 @@ class TrueChainPolicy : public EvictionPolicy {
   [[nodiscard]] std::string_view name() const noexcept override { return "true"; }
   void observe(const order::Note& note) override;
   [[nodiscard]] std::vector<order::Victim> victims(
-      std::size_t limit, const std::optional<order::Victim>& after) override;
+      order::Group group, std::size_t limit,
+      const std::optional<order::Victim>& after) override;
   [[nodiscard]] std::optional<order::EvictionKey> key_of(std::uint64_t name) override {
     if (!stored_[name - 1]) return std::nullopt;
     return order::EvictionKey{};

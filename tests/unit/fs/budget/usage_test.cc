@@ -6,8 +6,9 @@
 namespace kvcachefs {
 namespace {
 
-SealedCopy copy(ObjectId object, std::uint64_t bytes, bool flag = false, bool kept = false) {
-  return {.object = object, .device = 0, .bytes = bytes, .keep_flag = flag, .kept = kept};
+SealedCopy copy(ObjectId object, std::uint64_t bytes, bool kept = false,
+                TenantSlot tenant = 0) {
+  return {.object = object, .device = 0, .bytes = bytes, .kept = kept, .tenant = tenant};
 }
 // A mount that found nothing.
 void start_empty(Usage& usage) {
@@ -18,7 +19,7 @@ void start_empty(Usage& usage) {
 TEST(Usage, FollowsAFileFromItsMakingToItsEnd) {
   Usage usage(1);
   start_empty(usage);
-  usage.made(5, 0);
+  usage.made(5, 0, 0);
   usage.measured(5, 4096);
   usage.measured(5, 8192);
   EXPECT_EQ(8192U, usage.on(0).live);
@@ -38,7 +39,7 @@ TEST(Usage, FollowsAFileFromItsMakingToItsEnd) {
 TEST(Usage, WhatIsOpenWithoutANameIsNotLeaving) {
   Usage usage(1);
   start_empty(usage);
-  usage.made(5, 0);
+  usage.made(5, 0, 0);
   usage.sealed(5, copy(6, 4096));
   usage.nameless(5, copy(6, 4096), true);
   EXPECT_EQ(0U, usage.on(0).leaving);
@@ -50,10 +51,10 @@ TEST(Usage, WhatIsOpenWithoutANameIsNotLeaving) {
 TEST(Usage, WhatARewriteReplacesStaysUntilTheNewOneIsPublished) {
   Usage usage(1);
   start_empty(usage);
-  usage.made(5, 0);
+  usage.made(5, 0, 0);
   usage.sealed(5, copy(6, 4096));
   usage.replaced(5, 6, copy(6, 4096));
-  usage.made(5, 0);
+  usage.made(5, 0, 0);
   usage.measured(5, 8192);
   EXPECT_EQ(0U, usage.on(0).leaving);
   EXPECT_EQ(12288U, usage.on(0).live);
@@ -67,10 +68,10 @@ TEST(Usage, WhatARewriteReplacesStaysUntilTheNewOneIsPublished) {
 TEST(Usage, SoDoesWhatWasNotSealed) {
   Usage usage(1);
   start_empty(usage);
-  usage.made(5, 0);
+  usage.made(5, 0, 0);
   usage.measured(5, 4096);
   usage.replaced(5, 6, std::nullopt);
-  usage.made(5, 0);
+  usage.made(5, 0, 0);
   EXPECT_EQ(4096U, usage.on(0).live);
   usage.let_go(6);
   usage.reaped_object(6);
@@ -80,12 +81,12 @@ TEST(Usage, SoDoesWhatWasNotSealed) {
 TEST(Usage, WhatIsToldLaterIsCountedAnew) {
   Usage usage(1);
   start_empty(usage);
-  usage.made(5, 0);
+  usage.made(5, 0, 0);
   usage.sealed(5, copy(6, 4096));
-  EXPECT_FALSE(usage.is_counted_wrong(6, false, false));
-  EXPECT_TRUE(usage.is_counted_wrong(6, false, true));
-  usage.kept_changed(copy(6, 4096, false, true));
-  EXPECT_FALSE(usage.is_counted_wrong(6, false, true));
+  EXPECT_FALSE(usage.is_counted_wrong(6, {}));
+  EXPECT_TRUE(usage.is_counted_wrong(6, {.kept = true, .tenant = 0}));
+  usage.counted_anew(copy(6, 4096, true));
+  EXPECT_FALSE(usage.is_counted_wrong(6, {.kept = true, .tenant = 0}));
   EXPECT_EQ(4096U, usage.on(0).kept);
   EXPECT_EQ(0U, usage.on(0).evictable);
   usage.nameless(5, copy(6, 4096), false);
@@ -95,7 +96,7 @@ TEST(Usage, WhatIsToldLaterIsCountedAnew) {
 TEST(Usage, AWriterMakesItLiveAgain) {
   Usage usage(1);
   start_empty(usage);
-  usage.made(5, 0);
+  usage.made(5, 0, 0);
   usage.sealed(5, copy(6, 4096));
   usage.unsealed(5, copy(6, 4096));
   usage.measured(5, 16384);
@@ -104,20 +105,41 @@ TEST(Usage, AWriterMakesItLiveAgain) {
   EXPECT_EQ(16384U, usage.on(0).written);
 }
 
-TEST(Usage, KeptByAFlagOrByAPolicy) {
+TEST(Usage, WhoTakesItAwayNeedNotKnowWhatItWasCountedAs) {
   Usage usage(1);
   start_empty(usage);
-  usage.sealed(5, copy(6, 100, true, true));
-  usage.sealed(7, copy(8, 10, false, true));
-  usage.sealed(9, copy(10, 1));
+  usage.sealed(5, copy(6, 100, true));
+  usage.sealed(7, copy(8, 10, true, 3));
+  usage.sealed(9, copy(10, 1, false, 3));
   EXPECT_EQ(110U, usage.on(0).kept);
   EXPECT_EQ(1U, usage.on(0).evictable);
-  usage.keep_flag_changed(copy(10, 1, true, true));
-  EXPECT_EQ(111U, usage.on(0).kept);
-  EXPECT_EQ(0U, usage.on(0).evictable);
-  // Who takes it away need not know why it was kept.
+  EXPECT_EQ(10U, usage.by_tenant()[3].kept);
+  EXPECT_EQ(1U, usage.by_tenant()[3].evictable);
+  EXPECT_EQ(100U, usage.by_tenant()[0].all());
   usage.nameless(7, copy(8, 10), false);
-  EXPECT_EQ(101U, usage.on(0).kept);
+  EXPECT_EQ(100U, usage.on(0).kept);
+  EXPECT_EQ(1U, usage.by_tenant()[3].all());
+  usage.nameless(9, copy(10, 1), true);  // open: still its bytes
+  EXPECT_EQ(1U, usage.by_tenant()[3].live);
+}
+
+TEST(Usage, ATenantsBytesAreItsOwnFromTheMakingOn) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.made(5, 0, 2);
+  usage.measured(5, 4096);
+  EXPECT_EQ(4096U, usage.by_tenant()[2].live);
+  usage.set_tenant(5, 4);
+  EXPECT_EQ(0U, usage.by_tenant()[2].live);
+  EXPECT_EQ(4096U, usage.by_tenant()[4].live);
+  usage.sealed(5, copy(6, 8192, false, 4));
+  EXPECT_EQ(8192U, usage.by_tenant()[4].evictable);
+  EXPECT_EQ(8192U, usage.by_tenant()[4].all());
+  usage.counted_anew(copy(6, 8192, false, 1));
+  EXPECT_EQ(0U, usage.by_tenant()[4].all());
+  EXPECT_EQ(8192U, usage.by_tenant()[1].all());
+  usage.unsealed(5, copy(6, 8192));
+  EXPECT_EQ(8192U, usage.by_tenant()[1].live);
 }
 
 TEST(Usage, AWalkCountsWhatWasThereAndStepsCountOnce) {
@@ -146,7 +168,7 @@ TEST(Usage, AnotherWalkTakesTheFirstOnesPlace) {
   usage.sealed(1, copy(2, 100));
   usage.sealed(3, copy(4, 50));
   usage.begin_walk(10);
-  usage.walked(copy(2, 100, false, true));
+  usage.walked(copy(2, 100, true));
   EXPECT_EQ(150U, usage.on(0).evictable);
   usage.sealed(11, copy(12, 5));
   usage.walked(copy(4, 50));

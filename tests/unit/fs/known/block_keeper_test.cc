@@ -82,9 +82,9 @@ TEST_F(NamesReadAnew, AfterADirectoryWasTold) {
   EXPECT_EQ(1u, must(volume_.catalog().list_prefix("12ab", std::nullopt, 2)).size());
   must(volume_->set_xattr(below, kToldXattr, "none", 0, kRoot));
   EXPECT_EQ(0u, count("told none"));
-  must(volume_->remove_xattr(below, kToldXattr));
+  must(volume_->remove_xattr(below, kToldXattr, kRoot));
   EXPECT_EQ(1u, count("told no longer"));
-  must(volume_->remove_xattr(top, kToldXattr));
+  must(volume_->remove_xattr(top, kToldXattr, kRoot));
   EXPECT_EQ(1u, count("as in the beginning"));
   EXPECT_TRUE(must(volume_.catalog().list_prefix("12ab", std::nullopt, 2)).empty());
 }
@@ -159,7 +159,7 @@ class RandomNames {
           static_cast<void>(
               volume_->set_xattr(top(), kToldXattr, some_runtime(), 0, kRoot).ok());
         } else {
-          static_cast<void>(volume_->remove_xattr(top(), kToldXattr).ok());
+          static_cast<void>(volume_->remove_xattr(top(), kToldXattr, kRoot).ok());
         }
     }
   }

@@ -74,8 +74,8 @@ TEST_F(FilePolicies, AreOrdinaryXattrsWhereTheyWereTold) {
   EXPECT_EQ(std::string("user.kvcachefs.policy\0user.kvcachefs.ttl\0", 41),
             must(volume_->list_xattrs(directory, kRoot)));
   EXPECT_EQ("", must(volume_->list_xattrs(file, kRoot)));
-  EXPECT_ERROR(ENODATA, volume_->remove_xattr(file, kPolicyXattr));
-  must(volume_->remove_xattr(directory, kPolicyXattr));
+  EXPECT_ERROR(ENODATA, volume_->remove_xattr(file, kPolicyXattr, kRoot));
+  must(volume_->remove_xattr(directory, kPolicyXattr, kRoot));
   EXPECT_ERROR(ENODATA, volume_->get_xattr(directory, kPolicyXattr));
 }
 
@@ -95,9 +95,9 @@ TEST_F(FilePolicies, AreOfTheNearestThatWasTold) {
   tell(file, "cache");
   EXPECT_EQ("cache", policy(file));
   EXPECT_EQ(PolicyBy::kFile, treatment(file).by);
-  must(volume_->remove_xattr(file, kPolicyXattr));
-  must(volume_->remove_xattr(b, kPolicyXattr));
-  must(volume_->remove_xattr(a, kPolicyXattr));
+  must(volume_->remove_xattr(file, kPolicyXattr, kRoot));
+  must(volume_->remove_xattr(b, kPolicyXattr, kRoot));
+  must(volume_->remove_xattr(a, kPolicyXattr, kRoot));
   EXPECT_EQ("process", policy(file));
 }
 

@@ -33,7 +33,8 @@ class PlacesOf : public ::testing::Test {
 
   TestVolume volume_;
   InodeTable table_{volume_.catalog(), [](const Inode&) {}};
-  Places places_{volume_.catalog(), table_};
+  Tenants tenants_;
+  Places places_{volume_.catalog(), table_, tenants_};
 };
 
 TEST_F(PlacesOf, ArePathsBelowTheRoot) {
@@ -78,12 +79,12 @@ TEST_F(PlacesOf, AreToldByTheNearestDirectory) {
   tell(b, "none");
   EXPECT_EQ(Runtime::kNone, told(c));
   EXPECT_EQ(Runtime::kVllm, told(a));
-  must(volume_->remove_xattr(b, kToldXattr));
+  must(volume_->remove_xattr(b, kToldXattr, kRoot));
   places_.changed();
   EXPECT_EQ(Runtime::kVllm, told(c));
   tell(kRootInode, "aibrix");
   EXPECT_EQ(Runtime::kVllm, told(c));
-  must(volume_->remove_xattr(a, kToldXattr));
+  must(volume_->remove_xattr(a, kToldXattr, kRoot));
   places_.changed();
   EXPECT_EQ(Runtime::kAibrix, told(c));
 }

@@ -110,7 +110,7 @@ TEST(Attributes, ChangesMoveTheChangeTime) {
   EXPECT_TRUE(moves([&] { must(volume->unlink(kRootInode, "g")); }));
   EXPECT_TRUE(moves([&] { must(volume->rename(kRootInode, "f", kRootInode, "h", 0)); }));
   EXPECT_TRUE(moves([&] { must(volume->set_xattr(inode, "user.x", "y", 0, {})); }));
-  EXPECT_TRUE(moves([&] { must(volume->remove_xattr(inode, "user.x")); }));
+  EXPECT_TRUE(moves([&] { must(volume->remove_xattr(inode, "user.x", kRoot)); }));
   EXPECT_TRUE(
       moves([&] { must(volume->set_attributes(inode, size_change(9), nullptr, kRoot)); }));
   EXPECT_FALSE(moves([&] { must(volume.read(inode)); }));
@@ -189,7 +189,7 @@ TEST(KnownNames, ADirectoryCanBeToldItsLayout) {
   must(volume->set_xattr(dir, kToldXattr, "llama_cpp", 0, kRoot));
   EXPECT_EQ("llama_cpp", must(volume->get_xattr(slot, "user.kvcachefs.runtime")));
   EXPECT_EQ("llama_cpp", must(volume->get_xattr(dir, kToldXattr)));
-  must(volume->remove_xattr(dir, kToldXattr));
+  must(volume->remove_xattr(dir, kToldXattr, kRoot));
   EXPECT_ERROR(ENODATA, volume->get_xattr(slot, "user.kvcachefs.runtime"));
 }
 
@@ -288,7 +288,7 @@ TEST(Xattrs, AreSetReadListedAndRemoved) {
   const InodeNumber inode = volume.store_file(kRootInode, "f", "x");
   EXPECT_EQ("", must(volume->list_xattrs(inode, kRoot)));
   EXPECT_ERROR(ENODATA, volume->get_xattr(inode, "user.a"));
-  EXPECT_ERROR(ENODATA, volume->remove_xattr(inode, "user.a"));
+  EXPECT_ERROR(ENODATA, volume->remove_xattr(inode, "user.a", kRoot));
   const std::string odd("\0\xff=", 3);
   EXPECT_OK(volume->set_xattr(inode, "user.a", odd, 0, {}));
   EXPECT_OK(volume->set_xattr(inode, "user.b", "", 0, {}));
@@ -300,7 +300,7 @@ TEST(Xattrs, AreSetReadListedAndRemoved) {
             must(volume->list_xattrs(inode, kRoot)));
   EXPECT_EQ(std::string("user.a\0user.b\0", 14), must(volume->list_xattrs(inode, kUser)));
   for (const char* name : {"user.a", "user.b", "trusted.c"})
-    EXPECT_OK(volume->remove_xattr(inode, name));
+    EXPECT_OK(volume->remove_xattr(inode, name, kRoot));
   EXPECT_EQ("", must(volume->list_xattrs(inode, kRoot)));
   EXPECT_EQ(0u, volume.record_of(inode).flags & kInodeHasXattr);
 }
@@ -319,7 +319,7 @@ TEST(Xattrs, OtherNamespacesAndLongValuesAreRefused) {
   TestVolume volume;
   EXPECT_ERROR(EOPNOTSUPP, volume->set_xattr(kRootInode, "system.other", "1", 0, {}));
   EXPECT_ERROR(EOPNOTSUPP, volume->get_xattr(kRootInode, "other"));
-  EXPECT_ERROR(EOPNOTSUPP, volume->remove_xattr(kRootInode, "other"));
+  EXPECT_ERROR(EOPNOTSUPP, volume->remove_xattr(kRootInode, "other", kRoot));
   EXPECT_ERROR(EINVAL, volume->set_xattr(kRootInode, "user.", "1", 0, {}));
   EXPECT_ERROR(E2BIG, volume->set_xattr(kRootInode, "user.a", std::string(65'537, 'x'), 0, {}));
   const std::string longest(65'536, 'x');
@@ -401,9 +401,9 @@ TEST(Acls, DefaultsAreForDirectories) {
 TEST(Acls, AreRemoved) {
   TestVolume volume;
   const InodeNumber dir = volume.mkdir(kRootInode, "d");
-  EXPECT_OK(volume->remove_xattr(dir, kAclDefault));  // there is none
+  EXPECT_OK(volume->remove_xattr(dir, kAclDefault, kRoot));  // there is none
   must(volume->set_xattr(dir, kAclDefault, kAcl, 0, {}));
-  EXPECT_OK(volume->remove_xattr(dir, kAclDefault));
+  EXPECT_OK(volume->remove_xattr(dir, kAclDefault, kRoot));
   EXPECT_ERROR(ENODATA, volume->get_xattr(dir, kAclDefault));
   const Caller caller{.uid = 0, .gid = 0, .pid = 1, .umask = 022};
   EXPECT_EQ(0644u, bits(must(volume->create(dir, "f", 0666, O_RDWR, caller)).entry.attributes));

@@ -95,7 +95,7 @@ TEST_F(Native, WhatCameSecondIsStaleButForItsOpenFiles) {
   EXPECT_ERROR(ESTALE, volume->get_xattr(second, "user.a"));
   EXPECT_ERROR(ESTALE, volume->set_xattr(second, "user.a", "v", 0, kRoot));
   EXPECT_ERROR(ESTALE, volume->list_xattrs(second, kRoot));
-  EXPECT_ERROR(ESTALE, volume->remove_xattr(second, "user.a"));
+  EXPECT_ERROR(ESTALE, volume->remove_xattr(second, "user.a", kRoot));
   EXPECT_ERROR(ESTALE, volume->link(second, kRootInode, "again"));
   EXPECT_ERROR(ESTALE, volume->lookup(second, "."));
 
