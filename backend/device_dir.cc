@@ -31,6 +31,8 @@ constexpr int kDirFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr int kOpenFlags =
     O_ACCMODE | O_PATH | O_TRUNC | O_APPEND | O_DIRECT | O_SYNC | O_DSYNC | O_NOATIME;
 constexpr unsigned kSubdirectories = 256;
+// What a direct read or write of any disk is aligned to.
+constexpr std::size_t kCheckBytes = 4096;
 
 struct ObjectPath {
   std::array<char, 20> text;  // "hh/0123456789abcdef"
@@ -395,6 +397,40 @@ Result<void> DeviceDir::quarantine(std::uint64_t object) {
     return fail_errno("device: quarantine an object");
   }
   return trim_quarantine();
+}
+
+// The superblock, from the disk.
+Result<void> DeviceDir::check_read() {
+  alignas(kCheckBytes) std::array<char, kCheckBytes> bytes;
+  const std::string self = fmt::format("/proc/self/fd/{}", superblock_.get());
+  UniqueFd fd(::open(self.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+  if (!fd && errno != EINVAL) return fail_errno("device: open the superblock");
+  if (::pread(fd ? fd.get() : superblock_.get(), bytes.data(), bytes.size(), 0) <= 0)
+    return fail_errno("device: read the superblock");
+  return {};
+}
+
+// A file without a name, which no crash leaves behind.
+Result<void> DeviceDir::check_write() {
+  alignas(kCheckBytes) std::array<char, kCheckBytes> bytes{};
+  constexpr int kFlags = O_TMPFILE | O_RDWR | O_CLOEXEC;
+  UniqueFd fd(::openat(quarantine_.get(), ".", kFlags | O_DIRECT, 0600));
+  if (!fd && errno == EINVAL) fd.reset(::openat(quarantine_.get(), ".", kFlags, 0600));
+  if (!fd && errno == EOPNOTSUPP) return {};
+  if (!fd) return fail_errno("device: make a file");
+  if (::pwrite(fd.get(), bytes.data(), bytes.size(), 0) < 0)
+    return fail_errno("device: write a file");
+  if (::fdatasync(fd.get()) != 0) return fail_errno("device: sync a file");
+  return {};
+}
+
+Result<void> DeviceDir::check(TierCheck how) {
+  TRY(check_read());
+  if (how == TierCheck::kRead) return {};
+  const Result<void> written = check_write();
+  if (!written.ok() && (written.error().code == ENOSPC || written.error().code == EDQUOT))
+    return {};
+  return written;
 }
 
 Result<void> DeviceDir::trim_quarantine() {

@@ -55,6 +55,7 @@ class DeviceDir : public Tier {
   Result<void> remove(std::uint64_t object) override;
   Result<void> quarantine(std::uint64_t object) override;
   Result<void> sync() override;
+  Result<void> check(TierCheck how) override;
   Result<struct statvfs> space() override;
   Result<std::string> mount_identity() override;
   Result<void> each(const std::function<bool(std::uint64_t object)>& visit,
@@ -64,6 +65,8 @@ class DeviceDir : public Tier {
   DeviceDir() = default;
   Result<UniqueFd> open_beneath(std::uint64_t object, int flags);
   Result<void> trim_quarantine();
+  Result<void> check_read();
+  Result<void> check_write();
 
   TierInfo info_;
   UniqueFd superblock_;  // holds the lock

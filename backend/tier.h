@@ -27,6 +27,9 @@ struct TierInfo {
   std::uint64_t size_limit_bytes = 0;  // 0: none was given
 };
 
+// What Tier::check() tries.
+enum class TierCheck : std::uint8_t { kRead, kWriteAndRead };
+
 class Tier {
  public:
   static constexpr std::size_t kMostQuarantined = 64;
@@ -53,6 +56,10 @@ class Tier {
   // Writes all data of the device's filesystem that is dirty now. Waits for the disk. Errors:
   // EIO, ENOSPC.
   virtual Result<void> sync() = 0;
+  // Whether the device still gives bytes, and takes them: past the page cache, where the filesystem can.
+  // Waits for the disk. A full device is well. Errors: EROFS (it takes none, but gives them), else it is
+  // lost: EIO, ENODEV and whatever a dead disk comes up with.
+  virtual Result<void> check(TierCheck how) = 0;
   // Limits and free space of the filesystem below.
   virtual Result<struct statvfs> space() = 0;
   // Names this mount of the backing filesystem (it changes when the filesystem is mounted

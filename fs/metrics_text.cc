@@ -66,6 +66,11 @@ void add_tier_metric(Text& text, const StatusReport& report, std::string_view na
 }
 
 void add_tiers(Text& text, const StatusReport& report) {
+  add_tier_metric(text, report, "device_well", "gauge",
+                  "1 while a device gives and takes bytes, 0 when it is lost or read-only.",
+                  [](const TierStatus& tier) {
+                    return std::optional<std::uint64_t>(tier.state == DeviceState::kWell);
+                  });
   add_tier_metric(text, report, "device_capacity_bytes", "gauge",
                   "Size of the filesystem below.",
                   [](const TierStatus& tier) { return tier.capacity; });

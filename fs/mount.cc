@@ -292,6 +292,7 @@ StatusReport Mount::report() {
     out.tiers.push_back(tier_status(*tiers[i], config_.nvme[i].size_text));
     out.tiers.back().objects = volume_->objects_on(i);
     out.tiers.back().room = volume_->room_on(i);
+    out.tiers.back().state = volume_->device_state(i);
   }
   out.counts = volume_->counts();
   out.operations = session_->stats().snapshot(now);

@@ -49,6 +49,7 @@ json tier_json(const TierStatus& tier) {
           {"capacity", or_null(tier.capacity)},
           {"free", or_null(tier.free)},
           {"objects", or_null(tier.objects)},
+          {"state", name_of(tier.state)},
           {"budget", budget_json(tier.room)},
           {"device_written", or_null(tier.device_written)}};
 }
@@ -198,6 +199,13 @@ std::vector<std::string> complaints_of(const json& status) {
   complain(complaints, count_of(counts, "damaged"), "damaged (see quarantine/ on the device)");
   complain(complaints, count_of(counts, "poisoned"), "not written in full");
   for (const json& tier : object_of(status, "tiers")) {
+    if (text_of(tier, "state") == "lost") {
+      complaints.push_back(
+          fmt::format("{} is lost: its files are misses", text_of(tier, "path")));
+      continue;
+    }
+    if (text_of(tier, "state") == "read_only")
+      complaints.push_back(fmt::format("{} is read-only", text_of(tier, "path")));
     const double capacity = number_of(tier, "capacity");
     const double left = number_of(tier, "free");
     if (capacity <= 0) {

@@ -27,6 +27,7 @@ struct TierStatus {
   std::optional<std::uint64_t> free;
   std::optional<std::uint64_t> objects;  // absent: they are being counted
   DeviceRoom room = {};
+  DeviceState state = DeviceState::kWell;
   // Written to the block device below since it is there, by anybody; absent: it does not say.
   std::optional<std::uint64_t> device_written = {};
 };

@@ -12,6 +12,7 @@
 #include "fs/explain/evict.h"
 #include "fs/explain/explain.h"
 #include "fs/known/block_keeper.h"
+#include "fs/life/device_watch.h"
 #include "fs/life/object_walk.h"
 #include "fs/life/reaper.h"
 #include "fs/life/recover.h"
@@ -43,6 +44,7 @@ struct Volume::Parts {
   Scrubber scrubber{core, verifier, core.options.scrub_bytes_per_second};
   Evictor evictor{core};
   Expirer expirer{core};
+  DeviceWatch device_watch{core};
   RecoveryReport recovery;
 };
 
@@ -99,6 +101,9 @@ Result<std::unique_ptr<Volume>> Volume::open(
   parts.core.devices->is_full = [&parts](std::uint32_t index) {
     return parts.core.budget.is_full(index);
   };
+  parts.core.devices->on_suspect = [&parts](std::uint32_t index) {
+    parts.device_watch.suspect(index);
+  };
   parts.core.knowledge.on_unread = [&parts] { parts.keeper.wake(); };
   parts.recovery = TRY(recover(parts.core, parts.reaper, problem));
   TRY(parts.names.load_native_map());
@@ -116,12 +121,14 @@ void Volume::start() {
   parts_->evictor.start();
   parts_->expirer.start();
   parts_->scrubber.start();
+  parts_->device_watch.start();
   if (parts_->core.counters.unsealed.load() > 0) parts_->sealer.wake(0);
 }
 
 void Volume::stop(double deadline_s) {
   if (parts_ == nullptr) return;
   Parts& parts = *parts_;
+  parts.device_watch.stop();
   parts.scrubber.stop();
   parts.files.release_all();
   parts.core.table.clear();
@@ -311,6 +318,7 @@ Result<struct statvfs> Volume::statfs() {
   std::uint64_t stuck = 0;
   Core& core = parts_->core;
   for (std::size_t i = 0; i < core.devices->count(); ++i) {
+    if (core.devices->state(core.devices->index_at(i)) == DeviceState::kLost) continue;
     const struct statvfs below = TRY(core.devices->tiers()[i]->space());
     const DeviceRoom seen = core.budget.room_on(core.devices->index_at(i));
     const UsageSums now = core.budget.usage().on(core.devices->index_at(i));
@@ -379,6 +387,9 @@ const std::vector<std::unique_ptr<Tier>>& Volume::devices() const noexcept {
 std::optional<std::uint64_t> Volume::objects_on(std::size_t device) const {
   Core& core = parts_->core;
   return core.catalog.object_count().on(core.devices->index_at(device));
+}
+DeviceState Volume::device_state(std::size_t device) const {
+  return parts_->core.devices->state(parts_->core.devices->index_at(device));
 }
 DeviceRoom Volume::room_on(std::size_t device) const {
   return parts_->core.budget.room_on(parts_->core.devices->index_at(device));

@@ -31,6 +31,7 @@
 #include "fs/budget/tenant_report.h"
 #include "fs/known/use_table.h"
 #include "fs/life/drop_history.h"
+#include "fs/node/device_state.h"
 #include "fs/node/ports.h"
 #include "fs/verify_mode.h"
 #include "metadata/catalog.h"
@@ -297,6 +298,7 @@ class Volume {
   [[nodiscard]] std::optional<std::uint64_t> objects_on(std::size_t device) const;
   // What occupies the device at that place in devices(), and the room left, as of the last look.
   [[nodiscard]] DeviceRoom room_on(std::size_t device) const;
+  [[nodiscard]] DeviceState device_state(std::size_t device) const;
   // What is known of the order of blocks.
   [[nodiscard]] const order::Learner& order() const noexcept;
 

@@ -293,6 +293,7 @@ void Budget::look_at(std::uint32_t index, std::int64_t now_ns) {
   const std::lock_guard lock(mutex_);
   of.seen.usage = sums;
   of.typical *= kTypicalKept;
+  if (!below.ok()) devices_.failed(index, below.error().code);
   if (!below.ok()) return;  // of a device that does not answer, what was seen last holds
   of.seen.room =
       room_of(of.limits, *below, sums.complete ? std::optional(sums.all()) : std::nullopt);

@@ -85,7 +85,8 @@ bool Evictor::is_leaving_soon(std::uint32_t device, const UsageSums& usage) {
 std::vector<Evictor::Need> Evictor::needs() {
   std::vector<Need> needs(core_.devices->indices());
   for (std::uint32_t index = 0; index < needs.size(); ++index) {
-    if (!core_.devices->has(index)) continue;
+    // What is not well gets no new files, and gives no room.
+    if (core_.devices->state(index) != DeviceState::kWell) continue;
     const DeviceRoom seen = core_.budget.room_on(index);
     Need& need = needs[index];
     need.bytes = static_cast<std::int64_t>(seen.marks.headroom) - seen.room.bytes;

@@ -49,7 +49,10 @@ void Scrubber::pass() {
     }
     for (const ObjectPlace& place : *found) {
       if (!may_read(0)) return;
-      scrub(place.id);
+      // Of a lost device every file would be damaged.
+      if (!core_.devices->has(place.device) ||
+          core_.devices->state(place.device) != DeviceState::kLost)
+        scrub(place.id);
       last = place.id;
     }
     if (found->size() < kBatch) break;

@@ -105,6 +105,7 @@ Result<Sealed> seal_one(Core& core, const Candidate& file) {
   let_the_clock_tick(stamp);
   if (::fdatasync(file.fd.get()) != 0) {
     if (errno == EINTR) return Sealed::kNotReady;
+    core.devices->failed(file.device, errno);
     return Sealed::kPoisoned;
   }
   std::optional<ObjectRecord> object = TRY(standing_checksums(core, file, stamp));

@@ -145,6 +145,8 @@ Result<void> Verifier::compare(const InodePtr& inode, Subject&& subject,
   } else {
     log_error("verify inode={} object={} event=unreadable errno={}", inode->number,
               subject.object, compared.error().code);
+    const std::lock_guard lock(inode->mutex);
+    if (inode->device) core_.devices->failed(*inode->device, compared.error().code);
   }
   const Result<void> dropped = drop_names(
       core_, inode->number, compared.ok() ? DropReason::kDamaged : DropReason::kUnreadable);

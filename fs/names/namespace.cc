@@ -43,7 +43,21 @@ InodeRecord touched(const InodeRecord& directory, UnixNanos now, int links) {
   return next;
 }
 
+// What is on a lost device is a miss, and is stored again elsewhere; what must be kept waits for it.
+Result<void> check_device(Core& core, Inode& inode) {
+  {
+    const std::lock_guard lock(inode.mutex);
+    if (!core.devices->of(inode).ok() || inode.record.nlink == 0) return {};
+    if (core.devices->state(*inode.device) != DeviceState::kLost) return {};
+  }
+  if (TRY(note_policy(core, inode)) >= FilePolicy::kKeep)
+    return fail(EIO, "its device is lost");
+  TRY(drop_names(core, inode.number, DropReason::kLost));
+  return fail(ENOENT, "its device is lost");
+}
+
 Result<struct stat> checked_status(Core& core, Inode& inode) {
+  if (core.devices->any_lost()) TRY(check_device(core, inode));
   DropReason reason = DropReason::kLost;
   {
     std::unique_lock lock(inode.mutex);
@@ -73,6 +87,8 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
         // Nobody had it open for writing, and a mapping cannot change a size.
         reason = DropReason::kDamaged;
       } else if (backing.error().code != ENOENT || record.nlink == 0) {
+        if (backing.error().code != ENOENT)
+          core.devices->failed(*inode.device, backing.error().code);
         return backing.error();
       } else if (record.object < core.cut_before) {
         reason = DropReason::kIncomplete;

@@ -1,8 +1,31 @@
 #include "fs/node/devices.h"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace kvcachefs {
+namespace {
+
+// What no device says that is well, whatever was asked of it.
+bool is_failure(int error) noexcept {
+  switch (error) {
+    case EIO:
+    case EROFS:
+    case ENODEV:
+    case ENXIO:
+    case ENOENT:  // of a new file: its directory has gone
+    case ESHUTDOWN:
+    case EUCLEAN:
+    case ESTALE:
+    case ENOTCONN:
+    case ETIMEDOUT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Devices>> Devices::create(Catalog& catalog,
                                                  std::vector<std::unique_ptr<Tier>> tiers) {
@@ -18,6 +41,7 @@ Result<std::unique_ptr<Devices>> Devices::create(Catalog& catalog,
     }
   }
   devices->by_index_.resize(known.size());
+  devices->states_ = std::vector<std::atomic<DeviceState>>(known.size());
   for (std::size_t i = 0; i < devices->tiers_.size(); ++i) {
     devices->by_index_[devices->index_of_tier_[i]] = devices->tiers_[i].get();
   }
@@ -31,21 +55,39 @@ Result<NewCopy> Devices::create_copy(ObjectId object) {
   const auto first = turn_.fetch_add(1, std::memory_order_relaxed);
   Error last = fail(ENOSPC, "the budget is used, and nothing can be evicted");
   std::vector<std::size_t> order;
-  for (const bool tight : {false, true}) {
+  const auto add = [&](bool tight, bool well) {
     for (std::size_t i = 0; i < tiers_.size(); ++i) {
       const std::size_t which = (first + i) % tiers_.size();
       const std::uint32_t index = index_of_tier_[which];
+      if ((state(index) == DeviceState::kWell) != well) continue;
       if (is_full && is_full(index)) continue;
       if ((is_tight && is_tight(index)) == tight) order.push_back(which);
     }
-  }
+  };
+  add(false, true);
+  add(true, true);
+  // None is well: the error is theirs, if it is still there.
+  if (order.empty()) add(false, false);
+  if (order.empty()) add(true, false);
   for (const std::size_t which : order) {
     Result<UniqueFd> fd = tiers_[which]->create(object);
     if (fd.ok()) return NewCopy{.device = index_of_tier_[which], .fd = std::move(*fd)};
     last = fd.error();
-    if (last.code != ENOSPC && last.code != EDQUOT) break;
+    failed(index_of_tier_[which], last.code);
+    if (last.code != ENOSPC && last.code != EDQUOT && !is_failure(last.code)) break;
   }
   return last;
+}
+
+DeviceState Devices::set_state(std::uint32_t index, DeviceState state) noexcept {
+  const DeviceState before = states_[index].exchange(state);
+  if (before != DeviceState::kLost && state == DeviceState::kLost) lost_.fetch_add(1);
+  if (before == DeviceState::kLost && state != DeviceState::kLost) lost_.fetch_sub(1);
+  return before;
+}
+
+void Devices::failed(std::uint32_t index, int error) const {
+  if (is_failure(error) && on_suspect) on_suspect(index);
 }
 
 Result<std::uint32_t> Devices::index_of(ObjectId object) {

@@ -10,6 +10,7 @@
 
 #include "backend/base/result.h"
 #include "backend/tier.h"
+#include "fs/node/device_state.h"
 #include "fs/node/inode.h"
 #include "metadata/catalog.h"
 
@@ -28,7 +29,7 @@ class Devices {
                                                  std::vector<std::unique_ptr<Tier>> tiers);
 
   // Makes the object's backing file, on the devices in turn; those that are short of room come last,
-  // and those that are full are passed over. Errors: those of Tier::create().
+  // and those that are full or not well are passed over. Errors: those of Tier::create().
   Result<NewCopy> create_copy(ObjectId object);
   // Whether the catalog's table has that index: a damaged record may hold any.
   [[nodiscard]] bool has(std::uint32_t index) const noexcept {
@@ -55,9 +56,24 @@ class Devices {
     return index_of_tier_[tier];
   }
 
+  // By the index of the catalog's table.
+  [[nodiscard]] DeviceState state(std::uint32_t index) const noexcept {
+    return states_[index].load(std::memory_order_relaxed);
+  }
+  // The state before.
+  DeviceState set_state(std::uint32_t index, DeviceState state) noexcept;
+  // Whether any is; who asks for an inode's asks this first.
+  [[nodiscard]] bool any_lost() const noexcept {
+    return lost_.load(std::memory_order_relaxed) > 0;
+  }
+  // An operation on it failed: it is to be checked, if devices that are well do not fail like that. Never
+  // waits.
+  void failed(std::uint32_t index, int error) const;
+
   // Set once, before the first create_copy(); by the index of the catalog's table.
   std::function<bool(std::uint32_t index)> is_tight;
   std::function<bool(std::uint32_t index)> is_full;
+  std::function<void(std::uint32_t index)> on_suspect;
 
  private:
   Devices(Catalog& catalog, std::vector<std::unique_ptr<Tier>> tiers)
@@ -68,6 +84,8 @@ class Devices {
   std::vector<Tier*> by_index_;
   std::vector<std::uint32_t> index_of_tier_;
   std::atomic<std::uint32_t> turn_{0};
+  std::vector<std::atomic<DeviceState>> states_;  // by index
+  std::atomic<std::uint32_t> lost_{0};            // devices
 };
 
 }  // namespace kvcachefs

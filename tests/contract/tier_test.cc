@@ -172,6 +172,13 @@ TEST_P(TierContract, SaysHowMuchSpaceThereIs) {
   EXPECT_FALSE(identity->empty());
 }
 
+TEST_P(TierContract, ACheckOfAWellDeviceLeavesNothing) {
+  put(7, "bytes");
+  EXPECT_OK(tier_->check(TierCheck::kRead));
+  EXPECT_OK(tier_->check(TierCheck::kWriteAndRead));
+  EXPECT_EQ((std::set<std::uint64_t>{7}), all());
+}
+
 TEST_P(TierContract, SaysWhenDescriptorsRunOut) {
   put(1, "one");
   rlimit before;

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -42,6 +43,18 @@ struct Faults {
   std::set<ObjectId> unsyncable;      // fdatasync of their backing files fails; before start()
   std::set<ObjectId> unremovable;     // so does unlink
   std::atomic<bool> no_space{false};  // no new backing files
+  // What creates and checks on a device fail with, by its path.
+  void set_ill(const std::string& path, int error) {
+    const std::lock_guard lock(ill_mutex);
+    ill[path] = error;
+  }
+  int how_ill(const std::string& path) {
+    const std::lock_guard lock(ill_mutex);
+    const auto at = ill.find(path);
+    return at == ill.end() ? 0 : at->second;
+  }
+  std::mutex ill_mutex;
+  std::map<std::string, int> ill;  // under ill_mutex
 };
 
 class RecordedNotifications : public KernelNotifications {
@@ -114,6 +127,7 @@ class FaultyTier : public Tier {
   Result<UniqueFd> create(std::uint64_t object) override {
     if (faults_->dead) return fail(EIO, "dead");
     if (faults_->no_space) return fail(ENOSPC, "full");
+    if (const int error = faults_->how_ill(info().path)) return fail(error, "ill");
     return below_->create(object);
   }
   Result<UniqueFd> open(std::uint64_t object, int flags) override {
@@ -132,6 +146,10 @@ class FaultyTier : public Tier {
     return below_->quarantine(object);
   }
   Result<void> sync() override { return below_->sync(); }
+  Result<void> check(TierCheck how) override {
+    if (const int error = faults_->how_ill(info().path)) return fail(error, "ill");
+    return below_->check(how);
+  }
   Result<struct statvfs> space() override { return below_->space(); }
   Result<std::string> mount_identity() override { return below_->mount_identity(); }
   Result<void> each(const std::function<bool(std::uint64_t)>& visit,

@@ -1,0 +1,93 @@
+#include "fs/life/device_watch.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <utility>
+
+#include "backend/base/log.h"
+
+namespace kvcachefs {
+namespace {
+
+constexpr std::chrono::seconds kWhileIll{1};
+constexpr int kRoundsBetweenReads = 10;
+
+DeviceState state_after(const Result<void>& checked) noexcept {
+  if (checked.ok()) return DeviceState::kWell;
+  return checked.error().code == EROFS ? DeviceState::kReadOnly : DeviceState::kLost;
+}
+
+}  // namespace
+
+void DeviceWatch::start() {
+  thread_ = std::thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "kv-devices");
+}
+
+void DeviceWatch::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void DeviceWatch::suspect(std::uint32_t device) {
+  const std::lock_guard lock(mutex_);
+  suspected_.insert(device);
+  changed_.notify_one();
+}
+
+void DeviceWatch::run() {
+  for (int round = 1;; ++round) {
+    std::unordered_set<std::uint32_t> suspected;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, kWhileIll, [this] { return stopping_ || !suspected_.empty(); });
+      if (stopping_) return;
+      suspected = std::exchange(suspected_, {});
+    }
+    for (std::uint32_t device = 0; device < core_.devices->indices(); ++device) {
+      const bool is_ill = core_.devices->state(device) != DeviceState::kWell;
+      if (is_ill || suspected.count(device) > 0) {
+        check(device, TierCheck::kWriteAndRead);
+      } else if (round % kRoundsBetweenReads == 0) {
+        check(device, TierCheck::kRead);
+      }
+    }
+    // Who fails on it over and over causes a check a second.
+    if (suspected.empty()) continue;
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, kWhileIll, [this] { return stopping_; })) return;
+  }
+}
+
+void DeviceWatch::check(std::uint32_t device, TierCheck how) {
+  Tier& tier = core_.devices->at(device);
+  const Result<void> checked = tier.check(how);
+  const DeviceState state = state_after(checked);
+  if (core_.devices->set_state(device, state) == state) return;
+  const std::string& path = tier.info().path;
+  switch (state) {
+    case DeviceState::kWell:
+      log_info("device event=well path={}: its files are there again", path);
+      break;
+    case DeviceState::kReadOnly:
+      log_error(
+          "device event=read_only path={}: its files are read, new ones go to other devices: "
+          "see dmesg, and remount its filesystem",
+          path);
+      break;
+    case DeviceState::kLost:
+      log_error(
+          "device event=lost path={} errno={} step=\"{}\": its files are misses, new ones go "
+          "to "
+          "other devices: see dmesg, and replace it",
+          path, checked.error().code, checked.error().what);
+      break;
+  }
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,45 @@
+// Watches whether the devices still take and give bytes, and says so to Devices: a device that is lost or
+// read-only costs its own files only.
+//
+// A device is checked when somebody has seen it fail, every second while it is not well, and by a read every
+// ten seconds. One thread a mount: while a check hangs in a dying disk, nothing else does because of it.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <unordered_set>
+
+#include "fs/node/core.h"
+
+namespace kvcachefs {
+
+class DeviceWatch {
+ public:
+  explicit DeviceWatch(Core& core) : core_(core) {}
+  ~DeviceWatch() { stop(); }
+  DeviceWatch(const DeviceWatch&) = delete;
+  DeviceWatch& operator=(const DeviceWatch&) = delete;
+
+  void start();
+  // Waits for the check that is under way.
+  void stop();
+  // Something on it failed that fails on no device that is well. Any thread; never waits.
+  void suspect(std::uint32_t device);
+
+  // One check. Of the thread, and of tests that run without it.
+  void check(std::uint32_t device, TierCheck how);
+
+ private:
+  void run();
+
+  Core& core_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::unordered_set<std::uint32_t> suspected_;  // under mutex_
+  bool stopping_ = false;                        // under mutex_
+  std::thread thread_;
+};
+
+}  // namespace kvcachefs
