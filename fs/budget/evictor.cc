@@ -6,6 +6,7 @@
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
 #include "fs/budget/find_victim.h"
+#include "fs/budget/siblings.h"
 #include "fs/life/evict_file.h"
 #include "fs/order/name_record.h"
 
@@ -218,31 +219,49 @@ bool Evictor::is_young(const Candidate& candidate) const {
 
 void Evictor::consider(const Candidate& candidate, std::vector<Need>& needs) {
   if (!walk_.is_current(candidate)) return;  // used since: its turn comes later
-  const InodePtr inode = find_victim(core_, candidate);
-  if (inode == nullptr) return;
+  const FoundVictim victim = find_victim(core_, candidate);
+  if (victim.inode == nullptr) return;
+  Siblings siblings;
+  if (!victim.hash.empty()) siblings = siblings_of(core_, policy_, candidate, victim.hash);
+  if (siblings.newest > candidate.key.stamp) {
+    policy_.raise(candidate.name, siblings.newest);
+    return;
+  }
   const bool has_quota_too_much = (shares_.beyond_quota() & mask_of(candidate.tenant)) != 0;
   const DropReason reason = has_quota_too_much ? DropReason::kQuota : DropReason::kRoom;
-  const Result<Eviction> gone = evict_file(core_, inode, reason, [&](const SealedCopy& copy) {
+  const bool gone = evict(candidate, victim.inode, reason, needs, [&](const SealedCopy& copy) {
     const bool is_needed = copy.device < needs.size() && needs[copy.device].any();
     if (!is_needed && !has_quota_too_much) return false;
     if (!is_young(candidate)) return true;
     found_young_ = true;
     return false;
   });
+  if (!gone) return;
+  for (const Candidate& sibling : siblings.others) {
+    if (const InodePtr inode = find_victim(core_, sibling).inode)
+      evict(sibling, inode, reason, needs, {});
+  }
+}
+
+bool Evictor::evict(const Candidate& candidate, const InodePtr& inode, DropReason reason,
+                    std::vector<Need>& needs,
+                    const std::function<bool(const SealedCopy&)>& wanted) {
+  const Result<Eviction> gone = evict_file(core_, inode, reason, wanted);
   if (!gone.ok()) {
     if (gone.error().code != ESTALE)
       log_warn("eviction failed inode={} errno={} step=\"{}\"", inode->number,
                gone.error().code, gone.error().what);
-    return;
+    return false;
   }
   if (gone->obstacle == Obstacle::kKept || gone->obstacle == Obstacle::kPinned)
     kept_.insert(kept_key(candidate));
-  if (gone->obstacle != Obstacle::kNone) return;
+  if (gone->obstacle != Obstacle::kNone) return false;
   shares_.evicted(candidate.tenant, gone->bytes);
   Need& need = needs[gone->device];
   need.bytes -= static_cast<std::int64_t>(gone->bytes);
   --need.inodes;
   ++need.evicted;
+  return true;
 }
 
 }  // namespace kvcachefs

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -21,6 +22,7 @@
 #include "fs/budget/shares.h"
 #include "fs/budget/victim_walk.h"
 #include "fs/evict/chain_policy.h"
+#include "fs/life/drop_reason.h"
 #include "fs/node/core.h"
 
 namespace kvcachefs {
@@ -75,8 +77,11 @@ class Evictor {
   [[nodiscard]] bool is_young(const Candidate& candidate) const;
   // The next that may go: of who has too much while there is one.
   std::optional<Candidate> next(const std::vector<Need>& needs);
-  // Evicts one. What it freed is taken from the need of its device.
+  // Evicts one, and the other files of its block (siblings.h).
   void consider(const Candidate& candidate, std::vector<Need>& needs);
+  // What it freed is taken from the need of its device. False: it stays.
+  bool evict(const Candidate& candidate, const InodePtr& inode, DropReason reason,
+             std::vector<Need>& needs, const std::function<bool(const SealedCopy&)>& wanted);
 
   Core& core_;
   ChainPolicy policy_;

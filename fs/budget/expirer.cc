@@ -95,7 +95,7 @@ bool Expirer::step(std::int64_t now_ns) {
 }
 
 void Expirer::consider(const Candidate& candidate, std::int64_t age_ns) {
-  const InodePtr inode = find_victim(core_, candidate);
+  const InodePtr inode = find_victim(core_, candidate).inode;
   if (inode == nullptr) return;
   InodeRecord record;
   {

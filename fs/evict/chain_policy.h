@@ -19,6 +19,7 @@ class ChainPolicy : public EvictionPolicy {
       const std::optional<order::Victim>& after) override {
     return learner_.victims(limit, after, group);
   }
+  void raise(std::uint64_t name, std::uint64_t stamp) override { learner_.raise(name, stamp); }
   [[nodiscard]] std::optional<order::EvictionKey> key_of(std::uint64_t name) override {
     return learner_.eviction_key(name);
   }

@@ -29,6 +29,15 @@ std::vector<order::Victim> LruPolicy::victims(order::Group group, std::size_t li
   return victims;
 }
 
+void LruPolicy::raise(std::uint64_t name, std::uint64_t stamp) {
+  const std::lock_guard lock(mutex_);
+  const order::NameIndex index = names_.find(name);
+  if (index == order::kNoName || names_[index].stamp() >= stamp) return;
+  orders_.remove(index);
+  names_[index].set_stamp(stamp);
+  orders_.insert(index);
+}
+
 std::optional<order::EvictionKey> LruPolicy::key_of(std::uint64_t name) {
   const std::lock_guard lock(mutex_);
   const order::NameIndex index = names_.find(name);

@@ -20,6 +20,7 @@ class LruPolicy : public EvictionPolicy {
   [[nodiscard]] std::vector<order::Victim> victims(
       order::Group group, std::size_t limit,
       const std::optional<order::Victim>& after) override;
+  void raise(std::uint64_t name, std::uint64_t stamp) override;
   [[nodiscard]] std::optional<order::EvictionKey> key_of(std::uint64_t name) override;
 
  private:

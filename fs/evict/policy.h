@@ -35,6 +35,8 @@ class EvictionPolicy {
   // Each is stored; one that was touched since `after` was taken may come again, or be passed over.
   [[nodiscard]] virtual std::vector<order::Victim> victims(
       order::Group group, std::size_t limit, const std::optional<order::Victim>& after) = 0;
+  // It counts as used when one of this stamp (of key_of()) was, if that is later.
+  virtual void raise(std::uint64_t name, std::uint64_t stamp) = 0;
   // Where a name stands by now; nullopt: it is not stored.
   [[nodiscard]] virtual std::optional<order::EvictionKey> key_of(std::uint64_t name) = 0;
 };

@@ -44,6 +44,11 @@ void Learner::used(std::uint64_t name, std::int64_t now_ns) {
   state_->used(name, now_ns);
 }
 
+void Learner::raise(std::uint64_t name, std::uint64_t stamp) {
+  const std::lock_guard lock(mutex_);
+  state_->raise_stored(name, stamp);
+}
+
 void Learner::set_group(std::uint64_t name, Group group) {
   const std::lock_guard lock(mutex_);
   state_->set_group(name, group);

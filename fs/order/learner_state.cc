@@ -142,6 +142,11 @@ void LearnerState::used(std::uint64_t name, std::int64_t now_ns) {
   }
 }
 
+void LearnerState::raise_stored(std::uint64_t name, Stamp stamp) {
+  const NameIndex index = names_.find(name);
+  if (index != kNoName && names_[index].stored == 1) raise(index, stamp);
+}
+
 void LearnerState::set_group(std::uint64_t name, Group group) {
   const NameIndex index = names_.find(name);
   if (index != kNoName) orders_.set_group(index, group);

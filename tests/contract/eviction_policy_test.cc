@@ -75,6 +75,18 @@ TEST_P(EvictionPolicyContract, TakesWhatWasUsedLongestAgo) {
   EXPECT_EQ(Names{}, victims(0));
 }
 
+TEST_P(EvictionPolicyContract, ANameIsRaisedToTheUseOfAnother) {
+  for (const std::uint64_t name : {1, 2, 3, 4}) note(What::kStored, name);
+  policy_->raise(1, policy_->key_of(3)->stamp);
+  EXPECT_EQ(policy_->key_of(3)->stamp, policy_->key_of(1)->stamp);
+  EXPECT_EQ(2U, victims(1).front());
+  EXPECT_EQ(4U, victims(10).back());
+  policy_->raise(4, policy_->key_of(2)->stamp);  // never back
+  EXPECT_EQ(4U, victims(10).back());
+  policy_->raise(9, 1);  // nobody knows it
+  EXPECT_EQ(4U, victims(10).size());
+}
+
 TEST_P(EvictionPolicyContract, EachGroupHasItsOwnOrder) {
   for (const std::uint64_t name : {1, 2, 3, 4}) note(What::kStored, name);
   group(1, 63);

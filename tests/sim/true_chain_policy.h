@@ -21,6 +21,7 @@ class TrueChainPolicy : public EvictionPolicy {
   [[nodiscard]] std::vector<order::Victim> victims(
       order::Group group, std::size_t limit,
       const std::optional<order::Victim>& after) override;
+  void raise(std::uint64_t, std::uint64_t) override {}
   [[nodiscard]] std::optional<order::EvictionKey> key_of(std::uint64_t name) override {
     if (!stored_[name - 1]) return std::nullopt;
     return order::EvictionKey{};

@@ -1,6 +1,7 @@
 // A volume whose budget is small: who goes, who stays, and what it says when nobody can go.
 #include <fcntl.h>
 
+#include <cstdio>
 #include <sstream>
 #include <string>
 
@@ -202,6 +203,76 @@ TEST(Evictor, AMissIsMadeAnewWhileItsEvictionIsUnderWay) {
     volume.close(*made->opened.file);
     volume->forget(made->entry.inode, 1);
   }
+}
+
+// Two ranks' files of each block, in directories of their own, as vLLM's filesystem tier has them.
+class EvictorOfRanks : public ::testing::Test {
+ protected:
+  EvictorOfRanks() : volume_(small()) {}
+  void SetUp() override {
+    start(volume_);
+    for (const char* rank : {"model_1a2b3c4d5e6f_r0", "model_1a2b3c4d5e6f_r1"}) {
+      InodeNumber at = kRootInode;
+      for (const char* name : {rank, "abc", "de_g0"})
+        at = must(volume_->make_node(at, name, S_IFDIR | 0755, 0, TestVolume::kRoot)).inode;
+      ranks_.push_back(at);
+    }
+  }
+  static std::string name(int block) {
+    char text[65];
+    std::snprintf(text, sizeof text, "abcde%059d", block);
+    return std::string(text) + ".bin";
+  }
+  void store(std::size_t rank, int block) {
+    const InodeNumber inode = volume_.store_file(ranks_[rank], name(block), kBytes);
+    volume_->forget(inode, 1);
+    TestVolume::wait_for([&] { return volume_->room_on(0).room.bytes > 0; });
+  }
+  // Not a lookup: that would be a use.
+  bool has(std::size_t rank, int block) {
+    return must(volume_.catalog().find_dentry(ranks_[rank], name(block))).has_value();
+  }
+
+  TestVolume volume_;
+  std::vector<InodeNumber> ranks_;
+};
+
+TEST_F(EvictorOfRanks, TheFilesOfABlockGoTogether) {
+  constexpr int kBlocks = 60;
+  // The second rank stores all of its own later.
+  for (int block = 0; block < 10; ++block) store(0, block);
+  for (int block = 0; block < 10; ++block) store(1, block);
+  for (int block = 10; block < kBlocks; ++block) {
+    store(0, block);
+    store(1, block);
+  }
+  ASSERT_TRUE(TestVolume::wait_for([&] { return used(volume_) <= kBudget; }));
+  int whole = 0;
+  for (int block = 0; block < kBlocks; ++block) {
+    EXPECT_EQ(has(0, block), has(1, block)) << block;
+    if (has(0, block)) ++whole;
+  }
+  EXPECT_GT(whole, 5);
+  EXPECT_LT(whole, 20);
+  EXPECT_TRUE(has(0, kBlocks - 1));
+}
+
+TEST_F(EvictorOfRanks, OneThatIsUsedKeepsTheOthers) {
+  for (int block = 0; block < 4; ++block) {
+    store(0, block);
+    store(1, block);
+  }
+  for (int block = 4; block < 80; ++block) {
+    // Of block 2 the first rank's file alone is looked up.
+    must(volume_->lookup(ranks_[0], name(2), TestVolume::kRoot));
+    volume_->forget(must(volume_->lookup(ranks_[0], name(2), TestVolume::kRoot)).inode, 2);
+    store(block % 2 == 0 ? 0U : 1U, block);
+  }
+  ASSERT_TRUE(TestVolume::wait_for([&] { return used(volume_) <= kBudget; }));
+  EXPECT_TRUE(has(0, 2));
+  EXPECT_TRUE(has(1, 2));
+  EXPECT_FALSE(has(0, 1));
+  EXPECT_FALSE(has(1, 1));
 }
 
 }  // namespace
