@@ -428,9 +428,10 @@ Result<void> DeviceDir::check(TierCheck how) {
   TRY(check_read());
   if (how == TierCheck::kRead) return {};
   const Result<void> written = check_write();
-  if (!written.ok() && (written.error().code == ENOSPC || written.error().code == EDQUOT))
+  if (written.ok() || written.error().code == ENOSPC || written.error().code == EDQUOT)
     return {};
-  return written;
+  // A part of the disk that cannot be written is no reason to give up what can be read.
+  return fail(EROFS, written.error().what);
 }
 
 Result<void> DeviceDir::trim_quarantine() {

@@ -57,8 +57,8 @@ class Tier {
   // EIO, ENOSPC.
   virtual Result<void> sync() = 0;
   // Whether the device still gives bytes, and takes them: past the page cache, where the filesystem can.
-  // Waits for the disk. A full device is well. Errors: EROFS (it takes none, but gives them), else it is
-  // lost: EIO, ENODEV and whatever a dead disk comes up with.
+  // Waits for the disk. A full device is well. Errors: EROFS (it takes none, for whatever reason, but gives
+  // them), else it is lost: EIO, ENODEV and whatever a dead disk comes up with.
   virtual Result<void> check(TierCheck how) = 0;
   // Limits and free space of the filesystem below.
   virtual Result<struct statvfs> space() = 0;

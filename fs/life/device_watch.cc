@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::chrono::seconds kWhileIll{1};
 constexpr int kRoundsBetweenReads = 10;
+// A path that fails over, or a part of the disk that does not read, is no loss.
+constexpr int kSurelyLost = 3;
 
 DeviceState state_after(const Result<void>& checked) noexcept {
   if (checked.ok()) return DeviceState::kWell;
@@ -67,7 +69,10 @@ void DeviceWatch::run() {
 void DeviceWatch::check(std::uint32_t device, TierCheck how) {
   Tier& tier = core_.devices->at(device);
   const Result<void> checked = tier.check(how);
-  const DeviceState state = state_after(checked);
+  DeviceState state = state_after(checked);
+  int& failures = failures_[device];
+  failures = state == DeviceState::kLost ? failures + 1 : 0;
+  if (failures > 0 && failures < kSurelyLost) state = DeviceState::kReadOnly;
   if (core_.devices->set_state(device, state) == state) return;
   const std::string& path = tier.info().path;
   switch (state) {
@@ -76,9 +81,10 @@ void DeviceWatch::check(std::uint32_t device, TierCheck how) {
       break;
     case DeviceState::kReadOnly:
       log_error(
-          "device event=read_only path={}: its files are read, new ones go to other devices: "
-          "see dmesg, and remount its filesystem",
-          path);
+          "device event=read_only path={} step=\"{}\": its files are read, new ones go to "
+          "other "
+          "devices: see dmesg, and remount its filesystem",
+          path, checked.error().what);
       break;
     case DeviceState::kLost:
       log_error(

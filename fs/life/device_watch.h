@@ -2,13 +2,14 @@
 // read-only costs its own files only.
 //
 // A device is checked when somebody has seen it fail, every second while it is not well, and by a read every
-// ten seconds. One thread a mount: while a check hangs in a dying disk, nothing else does because of it.
+// ten seconds. It is lost when three checks in a row could not read; until then it only gets no new files. One thread a mount: while a check hangs in a dying disk, nothing else does because of it.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "fs/node/core.h"
@@ -37,8 +38,9 @@ class DeviceWatch {
   Core& core_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::unordered_set<std::uint32_t> suspected_;  // under mutex_
-  bool stopping_ = false;                        // under mutex_
+  std::unordered_set<std::uint32_t> suspected_;      // under mutex_
+  bool stopping_ = false;                            // under mutex_
+  std::unordered_map<std::uint32_t, int> failures_;  // in a row, by device; of who checks
   std::thread thread_;
 };
 
