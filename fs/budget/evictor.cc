@@ -145,21 +145,23 @@ Shares Evictor::shares(const std::vector<Need>& needs) const {
   return {tenants, uses, whole, used - std::min(used, missing)};
 }
 
+bool Evictor::is_pressing(const std::vector<Need>& needs) const {
+  return std::any_of(needs.begin(), needs.end(),
+                     [this](const Need& need) { return need.is_pressing(found_young_); });
+}
+
 TenantMask Evictor::eligible(const std::vector<Need>& needs) const {
   const TenantMask quota = shares_.beyond_quota();
   if (!is_short(needs)) return quota;
   const TenantMask share = shares_.beyond_share();
-  return share == 0 || of_anybody_ ? kAllTenants : quota | share;
+  const bool anybody = share == 0 || (of_anybody_ && is_pressing(needs));
+  return anybody ? kAllTenants : quota | share;
 }
 
 std::optional<Candidate> Evictor::next(const std::vector<Need>& needs) {
   const TenantMask mask = eligible(needs);
   std::optional<Candidate> candidate = walk_.next(mask);
-  if (candidate || mask == kAllTenants || !is_short(needs)) return candidate;
-  const bool is_pressing = std::any_of(needs.begin(), needs.end(), [this](const Need& need) {
-    return need.is_pressing(found_young_);
-  });
-  if (!is_pressing) return candidate;
+  if (candidate || mask == kAllTenants || !is_pressing(needs)) return candidate;
   of_anybody_ = true;
   return walk_.next();
 }

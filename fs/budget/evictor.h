@@ -68,6 +68,8 @@ class Evictor {
   bool is_leaving_soon(std::uint32_t device, const UsageSums& usage);
   [[nodiscard]] static bool is_short(const std::vector<Need>& needs);
   [[nodiscard]] Shares shares(const std::vector<Need>& needs) const;
+  // Writers cannot wait until what should go first can go.
+  [[nodiscard]] bool is_pressing(const std::vector<Need>& needs) const;
   // Whose may go now; all: whoever comes first.
   [[nodiscard]] TenantMask eligible(const std::vector<Need>& needs) const;
   void walk(std::vector<Need>& needs);
