@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/base/clock.h"
+#include "fs/life/states.h"
 #include "fs/order/name_record.h"
 
 namespace kvcachefs {
@@ -15,11 +16,6 @@ constexpr double kTimeoutsInLease = 6;
 constexpr std::uint64_t kDangerBytes = 256 * kMiB;
 // How fast the size of a typical file is forgotten, at each look.
 constexpr double kTypicalKept = 0.999;
-
-constexpr bool is_live(const InodeRecord& record) noexcept {
-  return record.state == DataState::kUnpublished || record.state == DataState::kPublished ||
-         record.state == DataState::kMutable;
-}
 
 }  // namespace
 
@@ -82,9 +78,9 @@ void Budget::changed(Inode& inode, const InodeRecord& before) {
     }
   } else if (is_sealed) {
     if (const auto copy = sealed_copy(inode, after)) usage_.sealed(inode.number, *copy);
-  } else if (lost_name && is_live(after) && inode.opens == 0) {
+  } else if (lost_name && is_unsealed(after.state) && inode.opens == 0) {
     usage_.live_nameless(inode.number, after.object);
-  } else if (is_live(after)) {
+  } else if (is_unsealed(after.state)) {
     note_settling(inode);
   }
 }

@@ -133,7 +133,6 @@ Shares Evictor::shares(const std::vector<Need>& needs) const {
   std::uint64_t whole = 0;
   std::uint64_t missing = 0;
   for (std::uint32_t index = 0; index < needs.size(); ++index) {
-    if (!core_.devices->has(index)) continue;
     const DeviceRoom seen = budget.room_on(index);
     if (!seen.usage.complete) return {};
     whole += seen.room.budget;

@@ -3,9 +3,9 @@
 //
 // Never dropped: what is open, leased, unpublished or being changed, what an application keeps, what a
 // directory's policy keeps, and what was stored or used within the last second. Who has more than his share
-// goes first (shares.h); others only when nothing of that can go soon and room is so short that writers wait. While
-// anybody writes it looks every few milliseconds, else once a second. A dropped file's bytes are free when the reaper has unlinked them; until then they count as
-// leaving, so that no more goes than must.
+// goes first (shares.h); others only when nothing of that can go soon and room is so short that writers wait.
+// While anybody writes it looks every few milliseconds, else once a second. A dropped file's bytes are free
+// when the reaper has unlinked them; until then they count as leaving, so that no more goes than must.
 #pragma once
 
 #include <chrono>

@@ -10,7 +10,7 @@ namespace kvcachefs {
 std::vector<TenantReport> tenant_reports(Core& core) {
   std::uint64_t budget = 0;
   for (std::uint32_t index = 0; index < core.devices->indices(); ++index)
-    if (core.devices->has(index)) budget += core.budget.room_on(index).room.budget;
+    budget += core.budget.room_on(index).room.budget;
   const TenantUses uses = core.budget.usage().by_tenant();
   std::vector<TenantReport> out;
   for (const Tenant& tenant : core.knowledge.tenants().list()) {

@@ -82,15 +82,13 @@ void DeviceWatch::check(std::uint32_t device, TierCheck how) {
     case DeviceState::kReadOnly:
       log_error(
           "device event=read_only path={} step=\"{}\": its files are read, new ones go to "
-          "other "
-          "devices: see dmesg, and remount its filesystem",
+          "other devices: see dmesg, and remount its filesystem",
           path, checked.error().what);
       break;
     case DeviceState::kLost:
       log_error(
           "device event=lost path={} errno={} step=\"{}\": its files are misses, new ones go "
-          "to "
-          "other devices: see dmesg, and replace it",
+          "to other devices: see dmesg, and replace it",
           path, checked.error().code, checked.error().what);
       break;
   }

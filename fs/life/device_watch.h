@@ -2,7 +2,8 @@
 // read-only costs its own files only.
 //
 // A device is checked when somebody has seen it fail, every second while it is not well, and by a read every
-// ten seconds. It is lost when three checks in a row could not read; until then it only gets no new files. One thread a mount: while a check hangs in a dying disk, nothing else does because of it.
+// ten seconds. It is lost when three checks in a row could not read; until then it only gets no new files. One
+// thread a mount: while a check hangs in a dying disk, nothing else does because of it.
 #pragma once
 
 #include <condition_variable>
@@ -29,11 +30,9 @@ class DeviceWatch {
   // Something on it failed that fails on no device that is well. Any thread; never waits.
   void suspect(std::uint32_t device);
 
-  // One check. Of the thread, and of tests that run without it.
-  void check(std::uint32_t device, TierCheck how);
-
  private:
   void run();
+  void check(std::uint32_t device, TierCheck how);
 
   Core& core_;
   std::mutex mutex_;

@@ -3,6 +3,7 @@
 #include "backend/base/log.h"
 #include "fs/known/place.h"
 #include "fs/life/states.h"
+#include "fs/node/attributes.h"
 
 namespace kvcachefs {
 namespace {
@@ -57,8 +58,7 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
     block = TRY(core.knowledge.remove_rows(edit, parent_number, name, seen));
     --next.nlink;
     // The kernel takes what it has read of a directory for good until this changes.
-    directory = parent->record;
-    directory.mtime = directory.ctime = file_clock_now();
+    directory = touched(parent->record, file_clock_now(), 0);
     edit.put_inode(parent_number, directory);
   } else {
     next.nlink = 0;

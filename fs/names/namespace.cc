@@ -35,14 +35,6 @@ Result<void> check_name(std::string_view name) {
   return {};
 }
 
-InodeRecord touched(const InodeRecord& directory, UnixNanos now, int links) {
-  InodeRecord next = directory;
-  next.mtime = now;
-  next.ctime = now;
-  next.nlink = static_cast<std::uint32_t>(static_cast<int>(next.nlink) + links);
-  return next;
-}
-
 // What is on a lost device is a miss, and is stored again elsewhere; what must be kept waits for it.
 Result<void> check_device(Core& core, Inode& inode) {
   {

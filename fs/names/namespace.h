@@ -98,7 +98,4 @@ Result<void> check_name(std::string_view name);
 // EIO.
 Result<struct stat> checked_status(Core& core, Inode& inode);
 
-// A directory's record after a change in it at `now`; `links` is added to its link count.
-[[nodiscard]] InodeRecord touched(const InodeRecord& directory, UnixNanos now, int links);
-
 }  // namespace kvcachefs

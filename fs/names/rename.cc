@@ -6,6 +6,7 @@
 
 #include "fs/life/states.h"
 #include "fs/names/namespace.h"
+#include "fs/node/attributes.h"
 
 namespace kvcachefs {
 namespace {

@@ -44,4 +44,12 @@ double attribute_timeout(const Inode& inode) noexcept {
   return inode.writers > 0 ? 0.0 : kAttributeTimeout;
 }
 
+InodeRecord touched(const InodeRecord& directory, UnixNanos now, int links) {
+  InodeRecord next = directory;
+  next.mtime = now;
+  next.ctime = now;
+  next.nlink = static_cast<std::uint32_t>(static_cast<int>(next.nlink) + links);
+  return next;
+}
+
 }  // namespace kvcachefs

@@ -19,6 +19,9 @@ namespace kvcachefs {
 [[nodiscard]] struct stat merge_attributes(InodeNumber number, const InodeRecord& record,
                                            const struct stat* backing) noexcept;
 
+// A directory's record after a change in it at `now`; `links` is added to its link count.
+[[nodiscard]] InodeRecord touched(const InodeRecord& directory, UnixNanos now, int links);
+
 // How long the kernel may keep them: not at all while somebody may write unseen.
 [[nodiscard]] double attribute_timeout(const Inode& inode) noexcept;
 

@@ -21,7 +21,6 @@ TIMES = 10 if kvmount.FULL else 3
 SIZES = [64 * KIB, 2 * MIB]
 SECONDS = 1200 if kvmount.FULL else 120
 LEASE = ["--lease", "1s"]
-YOUNG_S = 1.5  # What was stored just now does not go, whoever it belongs to.
 
 
 def tenant(mount, name, *terms):
@@ -88,7 +87,8 @@ def test_what_is_borrowed_is_given_back(limited, data_path, seed):
     first = stores.make_jobs(chance, BUDGET * 80 // 100, SIZES[:1])
     run_flood(a, first, seed)
     assert there(a, first, seed) == len(first), "nobody else wanted the room"
-    time.sleep(YOUNG_S)  # Its leases and its last second end.
+    kvmount.wait_until(lambda: mount.status()["counts"]["leases"] == 0, 10,
+                       "the end of its leases, and with them of its last second")
     second = stores.make_jobs(chance, BUDGET * 40 // 100, SIZES[:1])
     run_flood(b, second, seed)
     assert there(b, second, seed) == len(second)
