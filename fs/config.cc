@@ -188,6 +188,32 @@ Result<void> set_scrub(Config& config, std::string_view value, std::string& prob
   return set;
 }
 
+Result<void> set_stage(Config& config, std::string_view value, std::string& problem) {
+  if (value == "off") {
+    config.stage.reset();
+    return {};
+  }
+  const auto limit = parse_size_limit(value, kMinStage);
+  if (!limit && limit.error().code != ERANGE)
+    return refuse(problem, fmt::format("'{}' is not a size: write 4GiB, 5% or off", value));
+  if (!limit || limit->percent > kMaxStagePercent) {
+    return refuse(
+        problem,
+        fmt::format("'{}' is out of bounds: give 1MiB to 8EiB, 1% to 50%, or off", value),
+        ERANGE);
+  }
+  config.stage = *limit;
+  return {};
+}
+
+Result<void> set_direct_io(Config& config, std::string_view value, std::string& problem) {
+  const auto direct_io = parse_direct_io(value);
+  if (!direct_io)
+    return refuse(problem, fmt::format("'{}' is neither: say pass or refuse", value));
+  config.direct_io = *direct_io;
+  return {};
+}
+
 template <std::chrono::nanoseconds Config::*field>
 Result<void> set_duration(Config& config, std::string_view value, std::chrono::nanoseconds min,
                           std::chrono::nanoseconds max, std::string_view bounds,
@@ -295,6 +321,15 @@ constexpr std::array kSettings = {
             "How much of the sealed files is read and verified in the background, per second: "
             "64KiB to 4GiB, or off. Default: 8MiB",
             set_scrub},
+    Setting{"stage", "SIZE", kValue, true, true,
+            "How much may be read ahead into memory for those who look blocks up, and not be "
+            "loaded yet: a size from 1MiB on, a share of the memory (1% to 50%), or off. "
+            "Default: 5%",
+            set_stage},
+    Setting{"odirect", "HOW", kValue, true, true,
+            "Opens with O_DIRECT: pass, or refuse (EINVAL: a runtime that tries it out reads "
+            "through the page cache then, where lookups have blocks read ahead). Default: pass",
+            set_direct_io},
     Setting{"metadata-memory", "SIZE", kValue, true, true,
             "Memory for the database's caches and tables, 32MiB to 512MiB. Default: 256MiB",
             set_metadata_memory},

@@ -16,6 +16,7 @@
 #include "backend/base/log.h"
 #include "backend/base/result.h"
 #include "backend/base/units.h"
+#include "fs/known/direct_io.h"
 #include "fs/metrics_address.h"
 #include "fs/mount_options.h"
 #include "fs/verify_mode.h"
@@ -47,6 +48,9 @@ inline constexpr std::chrono::seconds kMaxLease{3600};
 // Slower, a pass takes years; faster, it is no background.
 inline constexpr std::uint64_t kMinScrub = 64 * kKiB;
 inline constexpr std::uint64_t kMaxScrub = 4 * kGiB;
+// Less holds no block; more of the memory than half is for the runtimes.
+inline constexpr std::uint64_t kMinStage = kMiB;
+inline constexpr std::uint32_t kMaxStagePercent = 50;
 
 struct Config {
   std::vector<DeviceSetting> nvme;
@@ -58,7 +62,10 @@ struct Config {
   bool keep_by_default = false;  // policy keep
   VerifyMode verify = VerifyMode::kOpen;
   std::uint64_t scrub = 8 * kMiB;  // bytes a second; 0: off
-  std::string log_file;            // empty: standard error
+  // Most that is read ahead for lookups, of this machine's memory; nullopt: nothing is.
+  std::optional<SizeLimit> stage = SizeLimit{.bytes = 0, .percent = 5};
+  DirectIo direct_io = DirectIo::kPass;
+  std::string log_file;  // empty: standard error
   LogLevel log_level = LogLevel::kInfo;
   bool foreground = false;
   std::optional<MetricsAddress> metrics;  // nullopt: none are served

@@ -97,6 +97,13 @@ void add_counts(Text& text, const VolumeCounts& counts) {
   text.one("open_files", "gauge", "Open descriptions of files.", counts.open_files);
   text.one("unsealed_files", "gauge", "Files written and not sealed yet.", counts.unsealed);
   text.one("sealed_files_total", "counter", "Files sealed.", counts.sealed_total);
+  text.one("staged_files_total", "counter", "Files read ahead for those who looked them up.",
+           counts.staged.files);
+  text.one("staged_bytes_total", "counter", "Bytes of these files.", counts.staged.bytes);
+  text.one("staged_loaded_total", "counter", "Of these files, those that were loaded then.",
+           counts.staged.loaded);
+  text.one("staged_unused_total", "counter", "Those that were not, and left memory again.",
+           counts.staged.unused);
   text.one("duplicates_total", "counter",
            "Copies given up for a prefix hash that was there already.", counts.duplicates);
   text.one("duplicates_of_other_size_total", "counter", "Of these, those of another size.",

@@ -19,6 +19,7 @@
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
+#include "backend/base/memory.h"
 #include "backend/superblock.h"
 #include "fs/control_queries.h"
 #include "fs/control_steering.h"
@@ -90,6 +91,10 @@ SessionOptions session_options(const Config& config, int trial_fd) {
   options.ring_memory_bytes = config.ring_memory;
   options.trial_fd = trial_fd;
   return options;
+}
+
+std::uint64_t stage_bytes(const Config& config) {
+  return config.stage ? config.stage->of(total_memory().value_or(0)) : 0;
 }
 
 BudgetOptions budget_options(const Config& config,
@@ -184,7 +189,8 @@ Result<void> Mount::open_volume(std::string& problem) {
                               .read_only = config_.kernel.read_only,
                               .verify = config_.verify,
                               .scrub_bytes_per_second = config_.scrub,
-
+                              .stage_bytes = stage_bytes(config_),
+                              .direct_io = config_.direct_io,
                               .budget = budget_options(config_, tiers)};
   volume_ = TRY(Volume::open(*catalog_, std::move(tiers), options, session_.get(),
                              session_.get(), problem));

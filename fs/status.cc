@@ -72,6 +72,12 @@ json counts_json(const VolumeCounts& counts) {
           {"scrubbed_bytes", counts.scrubbed_bytes},
           {"scrub_pass_end",
            counts.scrub_pass_end_s == 0 ? json(nullptr) : json(counts.scrub_pass_end_s)},
+          {"staged",
+           {{"files", counts.staged.files},
+            {"bytes", counts.staged.bytes},
+            {"loaded", counts.staged.loaded},
+            {"unused", counts.staged.unused},
+            {"held_bytes", counts.staged.held_bytes}}},
           {"duplicates", counts.duplicates},
           {"duplicates_of_other_size", counts.duplicates_of_other_size},
           {"catalog_memory_bytes", counts.catalog_memory_bytes},
@@ -401,6 +407,15 @@ void add_integrity(std::string& out, const json& status) {
   }
 }
 
+void add_staged(std::string& out, const json& status) {
+  const json& staged = object_of(object_of(status, "counts"), "staged");
+  if (count_of(staged, "files") == 0) return;
+  out +=
+      fmt::format("  read ahead  {} blocks that were looked up ({}), {} loaded then, {} not\n",
+                  grouped(count_of(staged, "files")), format_size(count_of(staged, "bytes")),
+                  grouped(count_of(staged, "loaded")), grouped(count_of(staged, "unused")));
+}
+
 void add_operations(std::string& out, const json& status) {
   const json& operations = object_of(status, "operations");
   if (operations.empty() || !operations.is_object()) return;
@@ -482,6 +497,7 @@ Result<std::string> status_text(std::string_view text) {
   add_tiers(out, status);
   add_counts(out, status);
   add_integrity(out, status);
+  add_staged(out, status);
   add_blocks(out, status);
   add_models(out, status);
   add_tenants(out, status);

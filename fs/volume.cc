@@ -18,6 +18,7 @@
 #include "fs/life/recover.h"
 #include "fs/life/scrub.h"
 #include "fs/life/seal.h"
+#include "fs/life/stager.h"
 #include "fs/life/verify.h"
 #include "fs/names/attrs.h"
 #include "fs/names/namespace.h"
@@ -42,6 +43,7 @@ struct Volume::Parts {
   BlockKeeper keeper{core};
   ObjectWalk object_walk{core};
   Scrubber scrubber{core, verifier, core.options.scrub_bytes_per_second};
+  Stager stager{core, verifier, core.options.stage_bytes};
   Evictor evictor{core};
   Expirer expirer{core};
   DeviceWatch device_watch{core};
@@ -89,6 +91,14 @@ Result<std::unique_ptr<Volume>> Volume::open(
     parts.reaper.add_inode(number, evicted);
   };
   parts.core.on_unwritten = [&parts](InodeNumber number) { parts.sealer.wake(number); };
+  if (options.stage_bytes > 0) {
+    parts.core.on_found = [&parts](Inode& inode, std::uint64_t size) {
+      parts.stager.found(inode, size);
+    };
+    parts.core.on_loading = [&parts](Inode& inode, int flags) {
+      parts.stager.opened(inode, flags);
+    };
+  }
   parts.core.on_orphan_object = [&parts] { parts.reaper.add_object(); };
   parts.core.on_sync_wanted = [&parts] { parts.sealer.want_sync(); };
   parts.core.on_policy_told = [&parts] { parts.object_walk.again(); };
@@ -121,6 +131,7 @@ void Volume::start() {
   parts_->evictor.start();
   parts_->expirer.start();
   parts_->scrubber.start();
+  parts_->stager.start();
   parts_->device_watch.start();
   if (parts_->core.counters.unsealed.load() > 0) parts_->sealer.wake(0);
 }
@@ -129,6 +140,7 @@ void Volume::stop(double deadline_s) {
   if (parts_ == nullptr) return;
   Parts& parts = *parts_;
   parts.device_watch.stop();
+  parts.stager.stop();
   parts.scrubber.stop();
   parts.files.release_all();
   parts.core.table.clear();
@@ -366,6 +378,7 @@ VolumeCounts Volume::counts() const {
                       .verified_bytes = parts_->verifier.verified_bytes(),
                       .scrubbed_bytes = parts_->scrubber.scrubbed_bytes(),
                       .scrub_pass_end_s = parts_->scrubber.pass_end_s(),
+                      .staged = parts_->stager.counts(),
                       .lookup_hits = counters.lookup_hits.load(),
                       .lookup_misses = counters.lookup_misses.load(),
                       .duplicates = counters.duplicates.load(),

@@ -29,8 +29,10 @@
 #include "backend/tier.h"
 #include "fs/budget/budget_options.h"
 #include "fs/budget/tenant_report.h"
+#include "fs/known/direct_io.h"
 #include "fs/known/use_table.h"
 #include "fs/life/drop_history.h"
+#include "fs/life/stage_counts.h"
 #include "fs/node/device_state.h"
 #include "fs/node/ports.h"
 #include "fs/verify_mode.h"
@@ -117,6 +119,8 @@ struct VolumeOptions {
   bool read_only = false;
   VerifyMode verify = VerifyMode::kOpen;
   std::uint64_t scrub_bytes_per_second = 0;  // 0: no scrub
+  std::uint64_t stage_bytes = 0;             // most that is read ahead and not loaded; 0: none
+  DirectIo direct_io = DirectIo::kPass;
   BudgetOptions budget = {};
 };
 
@@ -155,6 +159,7 @@ struct VolumeCounts {
   std::uint64_t verified_bytes = 0;  // by opens
   std::uint64_t scrubbed_bytes = 0;
   std::int64_t scrub_pass_end_s = 0;  // seconds since the epoch; 0: no pass has come to its end
+  StageCounts staged;
   std::uint64_t lookup_hits = 0;
   std::uint64_t lookup_misses = 0;
   // Copies of a prefix hash that was there already, and those among them of another size.

@@ -11,7 +11,10 @@ namespace kvcachefs {
 
 std::string proc_status(pid_t pid, std::string_view key) {
   if (pid <= 0) return {};
-  const std::string path = "/proc/" + std::to_string(pid) + "/status";
+  return proc_line("/proc/" + std::to_string(pid) + "/status", key);
+}
+
+std::string proc_line(const std::string& path, std::string_view key) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return {};
   // A process in the most groups that Linux allows fills some 700 KiB.

@@ -98,6 +98,21 @@ Result<struct stat> Files::check_stands(Inode& inode) {
               checked.error().what);
 }
 
+Result<void> Files::check_direct_io(InodeNumber directory, int flags) {
+  if ((flags & O_DIRECT) == 0) return {};
+  const std::optional<DirectIo> told = TRY(core_.knowledge.direct_io(directory));
+  if (told.value_or(core_.options.direct_io) == DirectIo::kPass) return {};
+  return fail(EINVAL, "O_DIRECT is refused here");
+}
+
+Result<void> Files::check_direct_io_of(InodeNumber file, int flags) {
+  const bool may_be_refused =
+      core_.options.direct_io == DirectIo::kRefuse || core_.catalog.is_told_policy();
+  if ((flags & O_DIRECT) == 0 || !may_be_refused) return {};
+  const auto links = TRY(core_.catalog.list_links(file, 1));
+  return check_direct_io(links.empty() ? kRootInode : links.front().first, flags);
+}
+
 bool Files::open_is_slow(InodeNumber number, int flags) {
   const Result<InodePtr> inode = core_.table.get(number);
   return inode.ok() && (*inode)->is_file() && verifier_.is_wanted(**inode, flags);
@@ -107,6 +122,7 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
                            OpenCheck check) {
   const InodePtr inode = TRY(core_.table.get(number));
   if (!inode->is_file()) return fail(EINVAL, "open of something else than a file");
+  TRY(check_direct_io_of(number, flags));
   struct stat checked = TRY(check_stands(*inode));
   if (check == OpenCheck::kVerify && verifier_.is_wanted(*inode, flags)) {
     TRY(verifier_.verify(inode, flags));
@@ -128,6 +144,8 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
     TRY(truncate_at_open(*inode, *tier, caller));
   }
   if (!changes) core_.budget.opened(*inode, checked, caller.uid);
+  if (core_.on_loading && inode->block.load(std::memory_order_relaxed) != 0)
+    core_.on_loading(*inode, flags);
   Opened opened =
       TRY(open_locked(inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL), {}, caller.pid, lock));
   const std::uint64_t block = inode->block.load(std::memory_order_relaxed);
@@ -216,6 +234,7 @@ Result<Created> Files::finish_create(Namespace::Made&& made, int flags, pid_t op
 
 Result<Created> Files::create(InodeNumber parent, std::string_view name, mode_t mode, int flags,
                               const Caller& caller) {
+  TRY(check_direct_io(parent, flags));
   mode = (mode & ~static_cast<mode_t>(S_IFMT)) | S_IFREG;
   // Who only reads what he makes writes nothing that a close could publish.
   const bool writable = (flags & O_ACCMODE) != O_RDONLY;
@@ -237,6 +256,7 @@ Result<Created> Files::create(InodeNumber parent, std::string_view name, mode_t 
 
 Result<Created> Files::make_tmpfile(InodeNumber parent, mode_t mode, int flags,
                                     const Caller& caller) {
+  TRY(check_direct_io(parent, flags));
   mode = (mode & ~static_cast<mode_t>(S_IFMT)) | S_IFREG;
   return finish_create(
       TRY(names_.make(parent, {},

@@ -381,6 +381,12 @@ Result<Told> Knowledge::told_above(InodeNumber directory) {
   return Told{.policy = place->policy, .ttl = place->ttl};
 }
 
+Result<std::optional<DirectIo>> Knowledge::direct_io(InodeNumber directory) {
+  const auto place = TRY(places_.of(directory));
+  if (place == nullptr) return std::optional<DirectIo>{};
+  return place->direct_io;
+}
+
 void Knowledge::linked(InodeNumber directory, std::string_view name, InodeNumber inode) {
   if (name.find_first_not_of("0123456789") != std::string_view::npos) return;
   const auto place = places_.of(directory);

@@ -140,6 +140,9 @@ class Knowledge {
   // What holds in a directory by it or those above, where they were told. Errors: as above.
   Result<Told> told_above(InodeNumber directory);
 
+  // What the nearest directory was told, from this one up. Errors: as above.
+  Result<std::optional<DirectIo>> direct_io(InodeNumber directory);
+
   // When a block was used last, to 10 ms; 0: it is not stored.
   UnixNanos last_use(std::uint64_t block);
   // By model, since the start.

@@ -67,6 +67,11 @@ Result<void> check_own_xattr(const InodeRecord& inode, std::string_view name,
     if (name == kQuotaXattr) (void)TRY(parse_quota(value));
     return {};
   }
+  if (name == kDirectIoXattr) {
+    if (!S_ISDIR(inode.mode)) return fail(ENOTDIR, "told to a directory");
+    if (!parse_direct_io(value)) return fail(EINVAL, "neither pass nor refuse");
+    return {};
+  }
   name.remove_prefix(kOwnXattrs.size());
   if (std::find(kReadOnly.begin(), kReadOnly.end(), name) != kReadOnly.end())
     return fail(EPERM, "read-only xattr");

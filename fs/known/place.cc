@@ -17,6 +17,7 @@ struct Step {
   std::optional<Runtime> told;
   std::optional<FilePolicy> policy;
   std::optional<std::chrono::seconds> ttl;
+  std::optional<DirectIo> direct_io;
   TenantTerms terms;
 };
 
@@ -30,6 +31,8 @@ Result<Step> step_up(Catalog& catalog, InodeNumber directory) {
     const Told told = TRY(own_told(catalog, directory));
     step.policy = told.policy;
     step.ttl = told.ttl;
+    if (const auto value = TRY(catalog.find_xattr(directory, kDirectIoXattr)))
+      step.direct_io = parse_direct_io(*value);
     step.terms = TRY(own_terms(catalog, directory));
   }
   if (directory == kRootInode) return step;
@@ -49,6 +52,7 @@ std::shared_ptr<Place> below(const std::shared_ptr<const Place>& above, const St
   place->told = step.told ? step.told : above->told;
   place->policy = step.policy ? step.policy : above->policy;
   place->ttl = step.ttl ? step.ttl : above->ttl;
+  place->direct_io = step.direct_io ? step.direct_io : above->direct_io;
   place->age = age;
   return place;
 }
@@ -58,6 +62,7 @@ std::shared_ptr<Place> root_place(const Step& step, std::uint64_t age) {
   place->told = step.told;
   place->policy = step.policy;
   place->ttl = step.ttl;
+  place->direct_io = step.direct_io;
   place->age = age;
   return place;
 }

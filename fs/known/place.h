@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "fs/known/direct_io.h"
 #include "fs/known/tenants.h"
 #include "fs/layout/layout.h"
 #include "fs/node/inode_table.h"
@@ -23,11 +24,12 @@ namespace kvcachefs {
 
 struct Place {
   std::string path;  // relative to the root, without a slash before or behind it
-  // Each by the nearest directory that was told, from this one up (fs/known/file_policy.h for the last
-  // two).
+  // Each by the nearest directory that was told, from this one up (fs/known/file_policy.h for policy and
+  // ttl).
   std::optional<Runtime> told;
   std::optional<FilePolicy> policy;
   std::optional<std::chrono::seconds> ttl;
+  std::optional<DirectIo> direct_io;
   TenantSlot tenant = 0;  // fs/known/tenants.h; find_place() does not say
   std::uint64_t age = 0;  // of Places; it holds as long as that has not changed. 0: not kept
 };

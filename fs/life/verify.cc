@@ -82,7 +82,11 @@ Result<void> Verifier::verify(const InodePtr& inode, int flags) {
   const ReadWay way = (flags & O_DIRECT) != 0 ? ReadWay::kPastCache : ReadWay::kThroughCache;
   std::optional<Subject> subject = TRY(find_subject(*inode, way));
   if (!subject) return {};
-  const FlightKey key(subject->object, way);
+  return compare_once(inode, std::move(*subject), Asker::kOpen);
+}
+
+Result<void> Verifier::compare_once(const InodePtr& inode, Subject&& subject, Asker asker) {
+  const FlightKey key(subject.object, subject.way);
   std::shared_ptr<Flight> flight;
   {
     std::unique_lock lock(mutex_);
@@ -94,18 +98,39 @@ Result<void> Verifier::verify(const InodePtr& inode, int flags) {
     }
     flight = standing = std::make_shared<Flight>();
   }
-  opens_under_way_.fetch_add(1, std::memory_order_relaxed);
-  const std::uint64_t size = subject->stamp.size;
-  Result<void> outcome = compare(inode, std::move(*subject), {});
-  opens_under_way_.fetch_sub(1, std::memory_order_relaxed);
-  verified_opens_.fetch_add(1, std::memory_order_relaxed);
-  verified_bytes_.fetch_add(size, std::memory_order_relaxed);
+  const bool is_open = asker == Asker::kOpen;
+  const std::uint64_t size = subject.stamp.size;
+  if (is_open) opens_under_way_.fetch_add(1, std::memory_order_relaxed);
+  Result<void> outcome = compare(inode, std::move(subject), {});
+  if (is_open) {
+    opens_under_way_.fetch_sub(1, std::memory_order_relaxed);
+    verified_opens_.fetch_add(1, std::memory_order_relaxed);
+    verified_bytes_.fetch_add(size, std::memory_order_relaxed);
+  }
   const std::lock_guard lock(mutex_);
   flight->outcome = outcome;
   flight->done = true;
   flights_.erase(key);
   landed_.notify_all();
   return outcome;
+}
+
+Result<bool> Verifier::stage(const InodePtr& inode, ObjectId object) {
+  std::optional<Subject> subject = TRY(find_subject(*inode, ReadWay::kThroughCache));
+  if (!subject || subject->object != object || subject->stamp.size > kMostAtOpen ||
+      is_under_way(object))
+    return false;
+  const std::optional<bool> cached = is_cached(subject->fd.get(), subject->stamp.size);
+  if (cached.value_or(false)) return false;
+  // As in is_wanted().
+  const bool is_trusted =
+      subject->now == subject->stamp && holds(object) && !(cached && core_.passthrough());
+  if (core_.options.verify != VerifyMode::kOpen || is_trusted) {
+    ::posix_fadvise(subject->fd.get(), 0, 0, POSIX_FADV_WILLNEED);
+    return true;
+  }
+  TRY(compare_once(inode, std::move(*subject), Asker::kStage));
+  return true;
 }
 
 Result<void> Verifier::scrub(const InodePtr& inode, ObjectId object,

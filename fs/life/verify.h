@@ -56,6 +56,10 @@ class Verifier {
   // (damaged; it is a miss now), those of opening a backing file (EMFILE, ENOMEM), EIO and EBADMSG of
   // the catalog.
   Result<void> verify(const InodePtr& inode, int flags);
+  // Brings the file into the page cache before somebody opens it, verified where an open would verify.
+  // False: it is there, somebody else reads it, it is too large, or not this sealed object any more. *slow*.
+  // Errors: as verify().
+  Result<bool> stage(const InodePtr& inode, ObjectId object);
 
   // The same for the scrub: of any size, from the disk. Nothing, when the inode is not sealed or has
   // another object by now. `go_on` is asked before each read, with its bytes; false ends it.
@@ -93,6 +97,7 @@ class Verifier {
     UniqueFd fd;
     ReadWay way = ReadWay::kThroughCache;
   };
+  enum class Asker : std::uint8_t { kOpen, kStage };
   // A comparison under way.
   struct Flight {
     bool done = false;
@@ -103,6 +108,8 @@ class Verifier {
 
   // nullopt: nothing to verify. Errors: those of Tier::open(); ENOENT.
   Result<std::optional<Subject>> find_subject(Inode& inode, ReadWay way);
+  // One comparison at a time; who comes second gets the outcome of the first.
+  Result<void> compare_once(const InodePtr& inode, Subject&& subject, Asker asker);
   Result<void> compare(const InodePtr& inode, Subject&& subject,
                        const std::function<bool(std::uint64_t bytes)>& go_on);
   Result<Compared> compare_bytes(Inode& inode, Subject& subject, const ObjectRecord& record,

@@ -170,6 +170,8 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
     (*inode)->series.store(block->series, std::memory_order_relaxed);
     if (entry.ok()) entry->entry_timeout_s = kBlockTimeout;
     core_.knowledge.looked_up(*block, caller.pid, entry.ok());
+    if (wanted && entry.ok() && !block->temporary && core_.on_found)
+      core_.on_found(**inode, static_cast<std::uint64_t>(entry->attributes.st_size));
   }
   if (entry.ok() && (writer || !native_.keeps(parent, name))) entry->entry_timeout_s = 0;
   auto& counter = entry.ok() ? core_.counters.lookup_hits : core_.counters.lookup_misses;

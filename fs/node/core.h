@@ -78,6 +78,10 @@ struct Core {
   std::function<void(InodeNumber, bool evicted)> on_nameless;
   std::function<void(InodeNumber)>
       on_unwritten;  // the last writer of an unsealed file has gone
+  // A lookup by who may load it has found a block of this size.
+  std::function<void(Inode&, std::uint64_t size)> on_found;
+  // A block is opened for reading, with these flags; the caller holds the inode's lock.
+  std::function<void(Inode&, int flags)> on_loading;
   std::function<void()> on_orphan_object;
   std::function<void()>
       on_sync_wanted;                // a commit should reach the disk soon, nobody waits for it

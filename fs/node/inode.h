@@ -75,6 +75,10 @@ struct Inode {
   std::atomic<bool> being_stored{false};
   // Made under a prefix hash: the thread that did, whose process alone finds it until it is published.
   pid_t creator = 0;
+  // Of the stager (fs/life/stager.h): when it was told of it last, and whether it was read ahead and not
+  // loaded since.
+  std::atomic<std::int64_t> hinted_at{0};
+  std::atomic<bool> staged{false};
   // Daemon-served: somebody has opened it for reading since it came into memory.
   bool was_read = false;
   // It is being evicted.

@@ -53,6 +53,9 @@ TEST_F(ConfigTest, DefaultsAreThoseOfTheHelp) {
   EXPECT_FALSE(config->nvme[0].size.has_value());
   EXPECT_EQ(VerifyMode::kOpen, config->verify);
   EXPECT_EQ(8 * kMiB, config->scrub);
+  ASSERT_TRUE(config->stage.has_value());
+  EXPECT_EQ(5u, config->stage->percent);
+  EXPECT_EQ(DirectIo::kPass, config->direct_io);
   EXPECT_EQ(256 * kMiB, config->metadata_memory);
   EXPECT_EQ(256 * kMiB, config->ring_memory);
   EXPECT_EQ(std::chrono::seconds{20}, config->stop_timeout);
@@ -62,10 +65,15 @@ TEST_F(ConfigTest, VerificationAndTheScrubCanBeTurnedOff) {
   give_device();
   give("verify", "off");
   give("scrub", "off");
+  give("stage", "2GiB");
+  give("odirect", "refuse");
   const auto config = load();
   ASSERT_OK(config) << problem_;
   EXPECT_EQ(VerifyMode::kOff, config->verify);
   EXPECT_EQ(0u, config->scrub);
+  ASSERT_TRUE(config->stage.has_value());
+  EXPECT_EQ(2 * kGiB, config->stage->bytes);
+  EXPECT_EQ(DirectIo::kRefuse, config->direct_io);
 }
 
 TEST_F(ConfigTest, SizesTakeBothUnitsAndShares) {
@@ -111,6 +119,10 @@ TEST_F(ConfigTest, EveryValueThatIsRefusedIsNamedWithAFix) {
                              {"verify", "always", EINVAL, "open"},
                              {"scrub", "slowly", EINVAL, "off"},
                              {"scrub", "1", ERANGE, "64 KiB"},
+                             {"stage", "much", EINVAL, "5%"},
+                             {"stage", "1KiB", ERANGE, "1MiB"},
+                             {"stage", "51%", ERANGE, "50%"},
+                             {"odirect", "maybe", EINVAL, "refuse"},
                              {"log-level", "loud", EINVAL, "debug"},
                              {"metadata-memory", "much", EINVAL, "256MiB"},
                              {"metadata-memory", "1TiB", ERANGE, "512"},

@@ -78,6 +78,19 @@ TEST(Status, TextBeginsWithTheHealth) {
   }
 }
 
+TEST(Status, TextSaysWhatWasReadAhead) {
+  StatusReport report = sample();
+  EXPECT_EQ(std::string::npos, status_text(status_json(report))->find("read ahead"));
+  report.counts.staged = {
+      .files = 1234, .bytes = 5 << 20, .loaded = 1000, .unused = 34, .held_bytes = 4096};
+  const auto text = status_text(status_json(report));
+  ASSERT_OK(text);
+  EXPECT_NE(std::string::npos,
+            text->find("1,234 blocks that were looked up (5 MiB), 1,000 loaded then, 34 not\n"))
+      << *text;
+  EXPECT_EQ(4096, json::parse(status_json(report))["counts"]["staged"]["held_bytes"]);
+}
+
 TEST(Status, TextSaysWhatIsKnownOfBlocks) {
   StatusReport report = sample();
   report.counts.blocks = 12345;
