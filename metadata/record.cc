@@ -29,9 +29,10 @@ enum Part : std::uint8_t {
   kPartPrevious = 1u << 2,
   kPartStamp = 1u << 3,
   kPartTarget = 1u << 4,
+  kPartWriter = 1u << 5,
 };
 constexpr std::uint8_t kKnownParts =
-    kPartRdev | kPartObject | kPartPrevious | kPartStamp | kPartTarget;
+    kPartRdev | kPartObject | kPartPrevious | kPartStamp | kPartTarget | kPartWriter;
 constexpr std::uint8_t kPartSealed = 1u << 0;
 constexpr std::uint8_t kPartParent = 1u << 0;
 constexpr std::uint8_t kPartHinted = 1u << 1;
@@ -79,6 +80,7 @@ std::uint8_t parts_of(const InodeRecord& record) noexcept {
   if (has_previous(record)) parts |= kPartPrevious;
   if (record.stamp != DataStamp{}) parts |= kPartStamp;
   if (!record.target.empty()) parts |= kPartTarget;
+  if (record.writer != ProcessId{}) parts |= kPartWriter;
   return static_cast<std::uint8_t>(parts);
 }
 
@@ -124,6 +126,11 @@ std::string encode(const InodeRecord& record) {
     put_le(out, static_cast<std::uint8_t>(record.previous_state));
   }
   if ((parts & kPartStamp) != 0) put_stamp(out, record.stamp);
+  if ((parts & kPartWriter) != 0) {
+    put_le(out, record.writer.boot);
+    put_le(out, record.writer.number);
+    put_le(out, record.writer.began);
+  }
   if ((parts & kPartTarget) != 0) out += record.target;
   return out;
 }
@@ -151,6 +158,11 @@ Result<InodeRecord> decode_inode(std::string_view bytes) {
     record.previous_state = static_cast<DataState>(in.take<std::uint8_t>());
   }
   if ((parts & kPartStamp) != 0) record.stamp = take_stamp(in);
+  if ((parts & kPartWriter) != 0) {
+    record.writer.boot = in.take<std::uint32_t>();
+    record.writer.number = in.take<std::uint32_t>();
+    record.writer.began = in.take<std::uint64_t>();
+  }
   if ((parts & kPartTarget) != 0) {
     if (in.left() > kLongestTarget) return fail(EBADMSG, "inode record: target too long");
     record.target = in.take_rest();

@@ -50,6 +50,15 @@ struct DataStamp {
   bool operator==(const DataStamp&) const = default;
 };
 
+// A process: numbers are used again, but not within one boot with the same beginning.
+struct ProcessId {
+  std::uint32_t boot = 0;    // which boot of the machine: a hash of its id
+  std::uint32_t number = 0;  // 0: none is known
+  std::uint64_t began = 0;   // clock ticks since the boot
+  [[nodiscard]] bool any() const noexcept { return number != 0; }
+  bool operator==(const ProcessId&) const = default;
+};
+
 struct InodeRecord {
   std::uint32_t mode = 0;  // S_IFMT and permission bits
   std::uint32_t uid = 0;
@@ -72,6 +81,7 @@ struct InodeRecord {
   DataState previous_state = DataState::kNone;
   DataStamp stamp;     // kPublished, kSealed, kMutable: as last recorded
   std::string target;  // symlinks: what they point to
+  ProcessId writer;    // regular files: who made or rewrote it, if that is known
   bool operator==(const InodeRecord&) const = default;
 };
 

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostShown = 16;  // of the files that were left
-constexpr const char* kReasons[] = {"open", "unsealed", "kept", "pinned"};
+constexpr const char* kReasons[] = {"open", "unsealed", "kept", "pinned", "owned"};
 
 struct EvictArguments {
   std::string path;

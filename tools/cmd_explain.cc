@@ -102,8 +102,10 @@ std::string when_it_goes(const json& told) {
   if (obstacle == "unsealed") return "stays: it is being written, or not sealed yet";
   if (obstacle == "kept") return "stays: it is kept";
   if (obstacle == "pinned") return "stays: it is pinned";
+  if (obstacle == "owned") return "stays: the process that wrote it lives";
   if (obstacle == "leased") return "stays for now: somebody has just found it (--lease)";
   const json& chain = part_of(told, "chain");
+  if (is_true(told, "orphan")) return "goes first: the process that wrote it has ended";
   std::string out = "may go when room is needed";
   if (chain.is_object() && chain.contains("goes_after") && chain["goes_after"].is_number())
     out += fmt::format(", after {}", counted(count_in(chain, "goes_after"), "other block"));

@@ -71,7 +71,7 @@ std::string failure(const char* command, const std::string& path, std::string_vi
   if (error == EACCES || error == EPERM)
     what = is_term(xattr) ? "only root may set this" : "whoever may write it may set this";
   if (error == ENOTDIR) what = "shares, quotas and odirect are told to directories";
-  if (error == ENOSPC) what = "63 directories have a share or a quota, or the disk is full";
+  if (error == ENOSPC) what = "62 directories have a share or a quota, or the disk is full";
   if (error == EROFS) what = "mounted read-only";
   if (error == ENODATA) what = "it was told none itself: see kvcachefs explain";
   return fmt::format("{}: {}: {}: {}", command, visible(path), std::strerror(error), what);

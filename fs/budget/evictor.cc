@@ -63,7 +63,12 @@ void Evictor::wake() {
 
 void Evictor::run() {
   Clock::time_point busy_until{};
+  Clock::time_point looked{};
   while (true) {
+    if (Clock::now() - looked >= kIdle) {
+      looked = Clock::now();
+      look_after_writers();
+    }
     round();
     if (is_short(needs()) || core_.budget.has_writers()) busy_until = Clock::now() + kIdle;
     const bool busy = Clock::now() < busy_until;
@@ -73,6 +78,13 @@ void Evictor::run() {
     if (std::exchange(woken_, false)) busy_until = Clock::now() + kIdle;
     if (stopping_) return;
   }
+}
+
+// What one of them has left is counted anew, as orphans.
+void Evictor::look_after_writers() {
+  if (!core_.knowledge.writers().look()) return;
+  kept_.clear();
+  if (core_.on_policy_told) core_.on_policy_told();
 }
 
 bool Evictor::is_leaving_soon(std::uint32_t device, const UsageSums& usage) {
@@ -159,7 +171,10 @@ TenantMask Evictor::eligible(const std::vector<Need>& needs) const {
 
 std::optional<Candidate> Evictor::next(const std::vector<Need>& needs) {
   const TenantMask mask = eligible(needs);
-  std::optional<Candidate> candidate = walk_.next(mask);
+  std::optional<Candidate> candidate;
+  // Nobody can use an orphan any more.
+  if (is_short(needs)) candidate = walk_.next(mask_of(kOrphans));
+  if (!candidate) candidate = walk_.next(mask);
   if (candidate || mask == kAllTenants || !is_pressing(needs)) return candidate;
   of_anybody_ = true;
   return walk_.next();
@@ -254,7 +269,8 @@ bool Evictor::evict(const Candidate& candidate, const InodePtr& inode, DropReaso
                gone.error().code, gone.error().what);
     return false;
   }
-  if (gone->obstacle == Obstacle::kKept || gone->obstacle == Obstacle::kPinned)
+  if (gone->obstacle == Obstacle::kKept || gone->obstacle == Obstacle::kPinned ||
+      gone->obstacle == Obstacle::kOwned)
     kept_.insert(kept_key(candidate));
   if (gone->obstacle != Obstacle::kNone) return false;
   shares_.evicted(candidate.tenant, gone->bytes);

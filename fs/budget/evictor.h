@@ -40,6 +40,7 @@ class Evictor {
   void wake();
 
   // One look, and what follows from it. Of the thread, and of tests that run without it.
+  void look_after_writers();
   void round();
 
  private:

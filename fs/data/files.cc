@@ -43,13 +43,14 @@ Result<int> Files::backing_id_of(Inode& inode, Tier& tier, int fd) {
 
 // A new object takes the place of the published one; the old one stays as `previous` until the
 // new one is published.
-Result<void> Files::start_rewrite(Inode& inode) {
+Result<void> Files::start_rewrite(Inode& inode, const Caller& caller) {
   const ObjectId object = TRY(core_.catalog.next_id());
   NewCopy copy = TRY(core_.devices->create_copy(object));
   InodeRecord next = inode.record;
   next.previous_object = next.object;
   next.previous_state = next.state;
   next.object = object;
+  next.writer = core_.knowledge.writer_of(caller.pid);
   Edit edit;
   edit.make_object(
       object,
@@ -80,7 +81,7 @@ Result<void> Files::truncate_at_open(Inode& inode, Tier& tier, const Caller& cal
       inode.record.state == DataState::kPublished || inode.record.state == DataState::kSealed;
   const bool named = inode.record.nlink > 0;
   if (published && named && inode.opens == 0 && (inode.record.flags & kInodeFsynced) == 0) {
-    return start_rewrite(inode);
+    return start_rewrite(inode, caller);
   }
   if (published) {
     TRY(begin_change(core_, inode, Change::kTruncate));

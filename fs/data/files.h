@@ -56,7 +56,7 @@ class Files {
                              std::unique_lock<std::mutex>& lock);
   Result<Created> finish_create(Namespace::Made&& made, int flags, pid_t opener);
   Result<void> truncate_at_open(Inode& inode, Tier& tier, const Caller& caller);
-  Result<void> start_rewrite(Inode& inode);
+  Result<void> start_rewrite(Inode& inode, const Caller& caller);
   Result<int> backing_id_of(Inode& inode, Tier& tier, int fd);
   Result<void> strip_on_write(OpenFile& file, const Caller& caller);
   Result<bool> is_empty_and_unfinished(Inode& inode);

@@ -49,6 +49,7 @@ Result<void> add_policy(Core& core, Explanation& out) {
     out.policy = treatment.policy;
     out.by = treatment.by;
     out.ttl = treatment.ttl;
+    out.treatment = treatment;
   } else if (S_ISDIR(out.record.mode)) {
     const Told told = TRY(core.knowledge.told_above(out.inode));
     out.policy = told.policy;
@@ -121,7 +122,8 @@ Result<void> add_file(Core& core, const NameOf& name, Inode& inode, Explanation&
       out.written = stamp_of(*backing).mtime;
     }
   }
-  out.obstacle = obstacle_of(out.record, out.opens, *out.policy);
+  out.obstacle = obstacle_of(out.record, out.opens, out.treatment);
+  out.is_orphan = out.treatment.tenant == kOrphans;
   if (out.obstacle == Obstacle::kNone && core.budget.is_leased(out.inode))
     out.obstacle = Obstacle::kLeased;
   TRY(add_block(core, name, out));

@@ -35,6 +35,9 @@ struct Told {
 // Errors: EIO.
 Result<Told> own_told(Catalog& catalog, InodeNumber inode);
 
+// Of policy kProcess: so long after the last use of its model a file stays whose writer is not visible here.
+inline constexpr std::chrono::hours kTrustUnseen{1};
+
 // Who decided.
 enum class PolicyBy : std::uint8_t {
   kMount,        // nobody: --policy of the mount
@@ -50,7 +53,13 @@ struct Treatment {
   // Since the last use. Of kCache and kProcess; nullopt: it does not expire. What is kept or pinned never
   // does.
   std::optional<std::chrono::seconds> ttl;
-  TenantSlot tenant = 0;  // of its first name
+  TenantSlot tenant = 0;  // of its first name; kOrphans: an orphan's, whosever name that is
+  // Of kProcess: its writer lives, or is not known and its model was used within kTrustUnseen.
+  bool writer_lives = false;
+  // It may not be evicted.
+  [[nodiscard]] bool is_kept() const noexcept {
+    return policy >= FilePolicy::kKeep || (policy == FilePolicy::kProcess && writer_lives);
+  }
 };
 
 // Puts the names of one file together.

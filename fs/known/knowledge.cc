@@ -359,6 +359,7 @@ Result<Treatment> Knowledge::treatment(InodeNumber inode, const InodeRecord& rec
   Told own;
   if ((record.flags & kInodeHasXattr) != 0) own = TRY(own_told(catalog_, inode));
   Treatment treatment = names.of(record, own);
+  if (treatment.policy == FilePolicy::kProcess) TRY(judge_writer(inode, record, treatment));
   if (treatment.ttl) {
     std::int64_t shortest = shortest_ttl_s_.load(std::memory_order_relaxed);
     bool is_shorter = false;
@@ -367,6 +368,28 @@ Result<Treatment> Knowledge::treatment(InodeNumber inode, const InodeRecord& rec
     if (is_shorter && on_shorter_ttl) on_shorter_ttl();
   }
   return treatment;
+}
+
+Result<void> Knowledge::judge_writer(InodeNumber inode, const InodeRecord& record,
+                                     Treatment& treatment) {
+  if (record.writer.any()) {
+    treatment.writer_lives = writers_.is_alive(record.writer);
+    if (treatment.writer_lives) return {};
+    treatment.tenant = kOrphans;
+    tenants_.has_orphans();
+    return {};
+  }
+  for (const auto& [directory, name] : TRY(catalog_.list_links(inode, kMostNames))) {
+    const NameLook seen = look(directory, name);
+    if (seen.block && uses_.was_used_within(seen.block->series, kTrustUnseen))
+      treatment.writer_lives = true;
+  }
+  return {};
+}
+
+ProcessId Knowledge::writer_of(pid_t thread) {
+  const std::int64_t at = now();
+  return writers_.identity_of(static_cast<pid_t>(processes_.caller(thread, at).process), at);
 }
 
 std::optional<std::chrono::seconds> Knowledge::shortest_ttl() const noexcept {

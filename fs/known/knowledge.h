@@ -27,6 +27,7 @@
 #include "fs/known/processes.h"
 #include "fs/known/tenants.h"
 #include "fs/known/use_table.h"
+#include "fs/known/writers.h"
 #include "fs/order/learner.h"
 
 namespace kvcachefs {
@@ -165,6 +166,9 @@ class Knowledge {
   void start() { feed_.start(); }
   void stop() { feed_.stop(); }
   Places& places() noexcept { return places_; }
+  // The process of a thread that calls; none: it is not visible here.
+  ProcessId writer_of(pid_t thread);
+  Writers& writers() noexcept { return writers_; }
   Tenants& tenants() noexcept { return tenants_; }
   [[nodiscard]] const Tenants& tenants() const noexcept { return tenants_; }
   // Set once before the mount answers: there are names to read anew. Queues and returns.
@@ -199,6 +203,8 @@ class Knowledge {
   [[nodiscard]] bool holds(const NameLook& seen) const noexcept {
     return !is_changing() && seen.age == places_.age();
   }
+  // Says what becomes of a file of policy kProcess.
+  Result<void> judge_writer(InodeNumber inode, const InodeRecord& record, Treatment& treatment);
   // The block of the inode's first name that is one.
   Result<std::uint64_t> number_of(InodeNumber inode);
   Result<void> follow_in_session(InodeNumber directory, std::uint32_t position,
@@ -212,6 +218,7 @@ class Knowledge {
   Places places_;
   UseTable uses_;
   Processes processes_;
+  Writers writers_;
   Crawlers crawlers_;
   order::Learner learner_;
   OrderFeed feed_{learner_};

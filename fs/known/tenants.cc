@@ -37,7 +37,7 @@ Result<TenantTerms> own_terms(Catalog& catalog, InodeNumber directory) {
 // The caller holds mutex_.
 TenantSlot Tenants::slot_for(InodeNumber directory) const {
   TenantSlot free = 0;
-  for (std::size_t slot = of_.size() - 1; slot > 0; --slot) {
+  for (std::size_t slot = kMostTenants; slot > 0; --slot) {
     if (of_[slot].directory == directory) return static_cast<TenantSlot>(slot);
     if (of_[slot].directory == 0) free = static_cast<TenantSlot>(slot);
   }

@@ -32,8 +32,10 @@ inline constexpr std::string_view kQuotaXattr = "user.kvcachefs.quota";
 
 // Its group in the order of eviction (fs/order/name_record.h), too.
 using TenantSlot = order::Group;
-// Slot 0 is nobody's.
-inline constexpr std::size_t kMostTenants = order::kGroups - 1;
+// Slot 0 is nobody's. The last one is that of orphans, whoever's they were: files of policy `process` whose
+// process has ended. They go first.
+inline constexpr TenantSlot kOrphans = order::kGroups - 1;
+inline constexpr std::size_t kMostTenants = order::kGroups - 2;
 
 // Tenants by their slots' bits.
 using TenantMask = std::uint64_t;
@@ -75,8 +77,9 @@ class Tenants {
   void remove(InodeNumber directory);
   // Whether put() of it would find a slot.
   [[nodiscard]] bool has_room_for(InodeNumber directory) const;
-  // Whether there was one since the start: all files are nobody's otherwise.
+  // Whether there was one, or an orphan, since the start: all files are nobody's otherwise.
   [[nodiscard]] bool had_any() const noexcept { return had_any_.load(); }
+  void has_orphans() noexcept { had_any_.store(true); }
   // By slot.
   [[nodiscard]] std::vector<Tenant> list() const;
   void looked_up(TenantSlot slot, bool hit) noexcept {

@@ -28,11 +28,18 @@ UseTable::Series UseTable::series_of(Runtime runtime, std::string_view model) {
 void UseTable::looked_up(Series series, bool hit) noexcept {
   Row& row = rows_[series];
   (hit ? row.hits : row.misses).fetch_add(1, std::memory_order_relaxed);
+  row.last_use.store(monotonic_now(), std::memory_order_relaxed);
 }
 
 void UseTable::loaded(Series series, std::uint64_t bytes) noexcept {
   rows_[series].loads.fetch_add(1, std::memory_order_relaxed);
   rows_[series].loaded_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  rows_[series].last_use.store(monotonic_now(), std::memory_order_relaxed);
+}
+
+bool UseTable::was_used_within(Series series, std::chrono::nanoseconds time) const noexcept {
+  return monotonic_now() - rows_[series].last_use.load(std::memory_order_relaxed) <
+         time.count();
 }
 
 std::vector<Use> UseTable::uses() const {

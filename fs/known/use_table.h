@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/base/clock.h"
 #include "fs/layout/layout.h"
 
 namespace kvcachefs {
@@ -36,6 +38,9 @@ class UseTable {
   [[nodiscard]] Series series_of(Runtime runtime, std::string_view model);
   void looked_up(Series series, bool hit) noexcept;
   void loaded(Series series, std::uint64_t bytes) noexcept;
+  // Whether its blocks were looked up or opened in that time; at a start nobody knows, and it counts as a use.
+  [[nodiscard]] bool was_used_within(Series series,
+                                     std::chrono::nanoseconds time) const noexcept;
   // Of those that were used, in the order of their coming; the others first.
   [[nodiscard]] std::vector<Use> uses() const;
 
@@ -47,6 +52,7 @@ class UseTable {
     std::atomic<std::uint64_t> misses{0};
     std::atomic<std::uint64_t> loads{0};
     std::atomic<std::uint64_t> loaded_bytes{0};
+    std::atomic<std::int64_t> last_use{monotonic_now()};
   };
   [[nodiscard]] Series find(Series from, Series to, Runtime runtime,
                             std::string_view model) const noexcept;

@@ -7,11 +7,12 @@ namespace kvcachefs {
 namespace {
 
 // The caller holds the inode's lock.
-Obstacle obstacle_now(Core& core, const Inode& inode, FilePolicy policy, DropReason reason) {
+Obstacle obstacle_now(Core& core, const Inode& inode, const Treatment& treatment,
+                      DropReason reason) {
   const InodeRecord& record = inode.record;
   if (!inode.is_file() || record.nlink == 0 || inode.evicting) return Obstacle::kUnwanted;
   const bool is_asked = reason == DropReason::kAsked;
-  const Obstacle obstacle = obstacle_of(record, inode.opens, policy, !is_asked);
+  const Obstacle obstacle = obstacle_of(record, inode.opens, treatment, !is_asked);
   if (obstacle != Obstacle::kNone) return obstacle;
   if (!is_asked && core.budget.is_leased(inode.number)) return Obstacle::kLeased;
   return Obstacle::kNone;
@@ -21,11 +22,11 @@ Obstacle obstacle_now(Core& core, const Inode& inode, FilePolicy policy, DropRea
 
 Result<Eviction> evict_file(Core& core, const InodePtr& inode, DropReason reason,
                             const std::function<bool(const SealedCopy&)>& wanted) {
-  const FilePolicy policy = TRY(note_policy(core, *inode));
+  const Treatment treatment = TRY(note_policy(core, *inode));
   Eviction out;
   {
     const std::lock_guard lock(inode->mutex);
-    out.obstacle = obstacle_now(core, *inode, policy, reason);
+    out.obstacle = obstacle_now(core, *inode, treatment, reason);
     if (out.obstacle != Obstacle::kNone) return out;
     const std::optional<SealedCopy> copy = core.budget.sealed_copy(*inode, inode->record);
     if (copy) {

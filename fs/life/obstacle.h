@@ -16,15 +16,17 @@ enum class Obstacle : std::uint8_t {
   kPinned,    // policy pin
   kLeased,    // somebody has just found it
   kUnwanted,  // it is no file, is gone already, or was not meant
+  kOwned,     // policy process, and who wrote it lives
 };
-inline constexpr std::size_t kObstacles = 7;
+inline constexpr std::size_t kObstacles = 8;
 
-// "none", "open", "unsealed", "kept", "pinned", "leased", "unwanted".
+// "none", "open", "unsealed", "kept", "pinned", "leased", "unwanted", "owned".
 [[nodiscard]] std::string_view name_of(Obstacle obstacle) noexcept;
 
 // But for a lease: of a file that was looked at before. `before_seal`: what is published may go as well, all its
 // bytes are there.
 [[nodiscard]] Obstacle obstacle_of(const InodeRecord& record, std::uint32_t opens,
-                                   FilePolicy policy, bool before_seal = false) noexcept;
+                                   const Treatment& treatment,
+                                   bool before_seal = false) noexcept;
 
 }  // namespace kvcachefs

@@ -22,7 +22,7 @@ void count_unsealed(Core& core, DataState before, DataState after) noexcept {
     core.counters.unsealed.fetch_sub(1, std::memory_order_relaxed);
 }
 
-Result<FilePolicy> note_policy(Core& core, Inode& inode) {
+Result<Treatment> note_policy(Core& core, Inode& inode) {
   InodeRecord record;
   {
     const std::lock_guard lock(inode.mutex);
@@ -31,10 +31,10 @@ Result<FilePolicy> note_policy(Core& core, Inode& inode) {
   const Treatment treatment = TRY(core.knowledge.treatment(inode.number, record));
   TRY(core.knowledge.grouped(inode.number, treatment.tenant));
   const std::lock_guard lock(inode.mutex);
-  inode.kept = treatment.policy >= FilePolicy::kKeep;
+  inode.kept = treatment.is_kept();
   inode.tenant.store(treatment.tenant, std::memory_order_relaxed);
   core.budget.noted(inode);
-  return treatment.policy;
+  return treatment;
 }
 
 void store_record(Core& core, Inode& inode, InodeRecord&& next) {

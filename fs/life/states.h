@@ -38,7 +38,7 @@ void count_unsealed(Core& core, DataState before, DataState after) noexcept;
 
 // What its names and directories have been told by now; noted in the inode, too. Without its lock.
 // Errors: those of Knowledge::treatment().
-Result<FilePolicy> note_policy(Core& core, Inode& inode);
+Result<Treatment> note_policy(Core& core, Inode& inode);
 
 // A write of a file that is not published has failed: it will not be. The caller holds the inode's lock. Errors:
 // as commit_record().

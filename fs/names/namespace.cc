@@ -42,7 +42,7 @@ Result<void> check_device(Core& core, Inode& inode) {
     if (!core.devices->of(inode).ok() || inode.record.nlink == 0) return {};
     if (core.devices->state(*inode.device) != DeviceState::kLost) return {};
   }
-  if (TRY(note_policy(core, inode)) >= FilePolicy::kKeep)
+  if (TRY(note_policy(core, inode)).policy >= FilePolicy::kKeep)
     return fail(EIO, "its device is lost");
   TRY(drop_names(core, inode.number, DropReason::kLost));
   return fail(ENOENT, "its device is lost");
@@ -210,6 +210,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   record.atime = record.mtime = record.ctime = record.btime = now;
   record.target = what.target;
   record.state = what.state;
+  if (S_ISREG(what.mode)) record.writer = core_.knowledge.writer_of(caller.pid);
   Edit edit;
   Made made;
   NameLook seen;

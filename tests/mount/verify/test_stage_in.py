@@ -115,7 +115,7 @@ def test_what_was_looked_up_is_in_memory_when_it_is_loaded(mounted):
 
 @pytest.mark.short
 def test_what_nobody_loads_leaves_memory_again(mounted):
-    blocks = Blocks(mounted("--lease", "2s"), 8)
+    blocks = Blocks(mounted("--lease", "5s"), 8)
     blocks.probe()
     blocks.wait_staged(files=8)
     kvmount.run_as(load_all, blocks.paths[:3])

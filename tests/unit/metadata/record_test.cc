@@ -86,6 +86,19 @@ constexpr std::string_view kGoldenPlainObject = "01 00 03 00 00 00 00 00 00 00 0
 constexpr std::string_view kGoldenDentry =
     "01 08 34 12 00 00 00 00 00 00 78 56 00 00 00 00 00 00";
 
+TEST(InodeRecord, HoldsItsWriter) {
+  InodeRecord record = plain_inode();
+  record.mode = S_IFREG | 0644;
+  const std::string without = encode(record);
+  record.writer = {.boot = 0xdeadbeef, .number = 4711, .began = 0x1122334455667788};
+  const std::string with = encode(record);
+  EXPECT_EQ(without.size() + 16, with.size());
+  const Result<InodeRecord> decoded = decode_inode(with);
+  ASSERT_OK(decoded);
+  EXPECT_EQ(record, *decoded);
+  EXPECT_ERROR(EBADMSG, decode_inode(std::string_view(with).substr(0, with.size() - 1)));
+}
+
 TEST(Record, InodesHaveTheBytesOfVersion1) {
   EXPECT_EQ(from_hex(kGoldenFullInode), encode(full_inode()));
   EXPECT_EQ(from_hex(kGoldenPlainInode), encode(plain_inode()));

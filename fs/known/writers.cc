@@ -1,0 +1,96 @@
+#include "fs/known/writers.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/base/crc32c.h"
+#include "backend/base/unique_fd.h"
+
+namespace kvcachefs {
+namespace {
+
+// A line of a pseudo file; empty: it cannot be read.
+std::string read_line(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return {};
+  std::array<char, 2048> text;
+  const ssize_t got = ::read(file.get(), text.data(), text.size());
+  return got <= 0 ? std::string() : std::string(text.data(), static_cast<std::size_t>(got));
+}
+
+std::uint32_t this_boot() {
+  const std::string id = read_line("/proc/sys/kernel/random/boot_id");
+  return crc32c(0, std::as_bytes(std::span(id)));
+}
+
+}  // namespace
+
+Writers::Writers() : boot_(this_boot()) {}
+
+ProcessId Writers::read(std::uint32_t process) const {
+  const std::string line = read_line("/proc/" + std::to_string(process) + "/stat");
+  // The name of the program stands in brackets, and may hold brackets and blanks itself.
+  std::size_t at = line.rfind(')');
+  if (at == std::string::npos || at + 2 >= line.size()) return {};
+  const char state = line[at + 2];
+  constexpr int kFieldsBetween = 20;  // from the name's end to field 22
+  for (int field = 0; field < kFieldsBetween; ++field) {
+    at = line.find(' ', at + 1);
+    if (at == std::string::npos) return {};
+  }
+  // Who is dead already and only waits for its parent writes nothing any more.
+  if (state == 'Z' || state == 'X') return {};
+  const std::uint64_t began = std::strtoull(line.c_str() + at + 1, nullptr, 10);
+  return {.boot = boot_, .number = process, .began = began};
+}
+
+ProcessId Writers::identity_of(pid_t process, std::int64_t now_ns) {
+  if (process <= 0) return {};
+  const auto number = static_cast<std::uint32_t>(process);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = known_.find(number);
+    if (at != known_.end() && now_ns - at->second.read_ns < kTrustNanos) return at->second.id;
+  }
+  const ProcessId id = read(number);
+  const std::lock_guard lock(mutex_);
+  if (known_.size() >= kMostKept) known_.clear();
+  known_[number] = {.id = id, .read_ns = now_ns};
+  return id;
+}
+
+bool Writers::is_alive(const ProcessId& writer) {
+  if (!writer.any() || writer.boot != boot_) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (watched_.count(writer) > 0) return true;
+  }
+  if (read(writer.number) != writer) return false;
+  const std::lock_guard lock(mutex_);
+  if (watched_.size() < kMostKept) watched_.insert(writer);
+  return true;
+}
+
+bool Writers::look() {
+  std::vector<ProcessId> watched;
+  {
+    const std::lock_guard lock(mutex_);
+    watched.assign(watched_.begin(), watched_.end());
+  }
+  bool any_gone = false;
+  for (const ProcessId& writer : watched) {
+    if (read(writer.number) == writer) continue;
+    any_gone = true;
+    const std::lock_guard lock(mutex_);
+    watched_.erase(writer);
+  }
+  return any_gone;
+}
+
+}  // namespace kvcachefs
