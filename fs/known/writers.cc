@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <span>
@@ -33,21 +34,37 @@ std::uint32_t this_boot() {
 
 Writers::Writers() : boot_(this_boot()) {}
 
-ProcessId Writers::read(std::uint32_t process) const {
-  const std::string line = read_line("/proc/" + std::to_string(process) + "/stat");
+ProcessId parse_process(std::string_view stat, std::uint32_t boot) {
   // The name of the program stands in brackets, and may hold brackets and blanks itself.
-  std::size_t at = line.rfind(')');
-  if (at == std::string::npos || at + 2 >= line.size()) return {};
-  const char state = line[at + 2];
-  constexpr int kFieldsBetween = 20;  // from the name's end to field 22
-  for (int field = 0; field < kFieldsBetween; ++field) {
-    at = line.find(' ', at + 1);
-    if (at == std::string::npos) return {};
+  std::size_t at = stat.rfind(')');
+  if (at == std::string_view::npos) return {};
+  constexpr int kName = 2;
+  constexpr int kState = 3;
+  constexpr int kThreads = 20;
+  constexpr int kBegan = 22;
+  std::array<std::string_view, kBegan + 1> fields;
+  for (int field = kName + 1; field <= kBegan; ++field) {
+    const std::size_t begin = stat.find(' ', at);
+    if (begin == std::string_view::npos) return {};
+    at = std::min(stat.find(' ', begin + 1), stat.size());
+    fields[static_cast<std::size_t>(field)] = stat.substr(begin + 1, at - begin - 1);
   }
-  // Who is dead already and only waits for its parent writes nothing any more.
-  if (state == 'Z' || state == 'X') return {};
-  const std::uint64_t began = std::strtoull(line.c_str() + at + 1, nullptr, 10);
-  return {.boot = boot_, .number = process, .began = began};
+  const auto number = [&fields](int field) {
+    return std::strtoull(std::string(fields[static_cast<std::size_t>(field)]).c_str(), nullptr,
+                         10);
+  };
+  // Who is dead and only waits for its parent writes nothing any more; but the first of many threads may
+  // have ended alone.
+  const std::string_view state = fields[kState];
+  if (state == "X" || (state == "Z" && number(kThreads) <= 1)) return {};
+  return {.boot = boot,
+          .number = static_cast<std::uint32_t>(
+              std::strtoul(std::string(stat.substr(0, stat.find(' '))).c_str(), nullptr, 10)),
+          .began = number(kBegan)};
+}
+
+ProcessId Writers::read(std::uint32_t process) const {
+  return parse_process(read_line("/proc/" + std::to_string(process) + "/stat"), boot_);
 }
 
 ProcessId Writers::identity_of(pid_t process, std::int64_t now_ns) {

@@ -11,12 +11,16 @@
 
 #include <cstdint>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "metadata/record.h"
 
 namespace kvcachefs {
+
+// Of what /proc/PID/stat says; none: it has ended, or that is no such line.
+[[nodiscard]] ProcessId parse_process(std::string_view stat, std::uint32_t boot);
 
 class Writers {
  public:

@@ -211,7 +211,9 @@ def test_direct_opens_are_refused_where_that_was_told(mounted):
     probe_file = os.path.join(mount.mnt, "new")
     assert kvmount.run_as(open_directly, probe_file, os.O_CREAT | os.O_WRONLY) == errno.EINVAL
     assert not os.path.exists(probe_file), "nothing is left of it"
-    assert kvmount.run_as(open_directly, mount.mnt, os.O_TMPFILE | os.O_RDWR) == errno.EINVAL
+    # Debian's libfuse 3.14 has no O_TMPFILE.
+    assert kvmount.run_as(open_directly, mount.mnt,
+                          os.O_TMPFILE | os.O_RDWR) in (errno.EINVAL, errno.EOPNOTSUPP)
     assert kvmount.run_as(load_all, blocks.paths) == blocks.contents
     assert mount.cli("set", plain, "odirect=pass").returncode == 0
     below = os.path.join(plain, "below", "new")

@@ -47,6 +47,23 @@ class Idle {
   pid_t pid_ = 0;
 };
 
+TEST(Writers, AreReadFromProc) {
+  const std::string tail = " 1 4711 4711 0 -1 4194560 5 0 0 0 1 2 0 0 20 0 ";
+  const auto parse = [&](const std::string& name, const std::string& state, int threads) {
+    return parse_process("4711 (" + name + ") " + state + tail + std::to_string(threads) +
+                             " 0 8765432 9000000 500\n",
+                         7);
+  };
+  const ProcessId id{.boot = 7, .number = 4711, .began = 8765432};
+  EXPECT_EQ(id, parse("python3", "S", 1));
+  EXPECT_EQ(id, parse("a) Z (b", "R", 1));
+  EXPECT_EQ(id, parse("python3", "Z", 9)) << "its first thread has ended, and the others run";
+  EXPECT_FALSE(parse("python3", "Z", 1).any());
+  EXPECT_FALSE(parse("python3", "X", 1).any());
+  for (const char* bad : {"", "4711", "4711 (python3)", "4711 (python3) S 1 2"})
+    EXPECT_FALSE(parse_process(bad, 7).any()) << bad;
+}
+
 TEST(Writers, AreKnownByBootNumberAndBeginning) {
   Writers writers;
   Idle idle;
