@@ -64,7 +64,7 @@ void add_file(json& out, const Explanation& told) {
   out["missing"] = told.is_missing;
   out["open"] = told.opens;
   out["open_for_writing"] = told.writers;
-  out["orphan"] = told.is_orphan;
+  out["orphan"] = told.treatment.is_orphan();
   out["obstacle"] = told.obstacle == Obstacle::kNone ? json() : json(name_of(told.obstacle));
   out["expires"] = time_or_null(told.expires);
   out["block"] = told.block ? object_json(*told.block) : json();

@@ -34,4 +34,16 @@ std::string proc_line(const std::string& path, std::string_view key) {
   return text.substr(value, text.find('\n', value) - value);
 }
 
+std::string first_line(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return {};
+  std::array<char, 2048> text;
+  const ssize_t got = ::read(file.get(), text.data(), text.size());
+  if (got <= 0) return {};
+  const std::string_view read(text.data(), static_cast<std::size_t>(got));
+  return std::string(read.substr(0, read.find('\n')));
+}
+
+std::string boot_id() { return first_line("/proc/sys/kernel/random/boot_id"); }
+
 }  // namespace kvcachefs

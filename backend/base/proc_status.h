@@ -1,4 +1,4 @@
-// The lines of /proc/PID/status and its like (proc(5)).
+// What the kernel says in /proc (proc(5)): the lines of /proc/PID/status and its like, and single ones.
 #pragma once
 
 #include <sys/types.h>
@@ -13,5 +13,10 @@ namespace kvcachefs {
 [[nodiscard]] std::string proc_status(pid_t pid, std::string_view key);
 // The same of another file of such lines.
 [[nodiscard]] std::string proc_line(const std::string& path, std::string_view key);
+
+// The first line of a small file of the kernel's, at most 2 KiB of it; empty: it cannot be read.
+[[nodiscard]] std::string first_line(const std::string& path);
+// Another one after each boot of the machine.
+[[nodiscard]] std::string boot_id();
 
 }  // namespace kvcachefs

@@ -123,7 +123,6 @@ Result<void> add_file(Core& core, const NameOf& name, Inode& inode, Explanation&
     }
   }
   out.obstacle = obstacle_of(out.record, out.opens, out.treatment);
-  out.is_orphan = out.treatment.tenant == kOrphans;
   if (out.obstacle == Obstacle::kNone && core.budget.is_leased(out.inode))
     out.obstacle = Obstacle::kLeased;
   TRY(add_block(core, name, out));

@@ -54,8 +54,7 @@ struct Explanation {
   std::uint32_t opens = 0;
   std::uint32_t writers = 0;
   Obstacle obstacle = Obstacle::kNone;
-  Treatment treatment;     // of a file
-  bool is_orphan = false;  // policy process, and who wrote it has ended
+  Treatment treatment;  // of a file
   std::optional<UnixNanos> expires;
   std::optional<ObjectInfo> block;
   std::optional<BlockPlace> place;

@@ -56,6 +56,8 @@ struct Treatment {
   TenantSlot tenant = 0;  // of its first name; kOrphans: an orphan's, whosever name that is
   // Of kProcess: its writer lives, or is not known and its model was used within kTrustUnseen.
   bool writer_lives = false;
+  // Of kProcess, and who wrote it has ended.
+  [[nodiscard]] bool is_orphan() const noexcept { return tenant == kOrphans; }
   // It may not be evicted.
   [[nodiscard]] bool is_kept() const noexcept {
     return policy >= FilePolicy::kKeep || (policy == FilePolicy::kProcess && writer_lives);

@@ -1,8 +1,5 @@
 #include "fs/known/writers.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -11,22 +8,13 @@
 #include <vector>
 
 #include "backend/base/crc32c.h"
-#include "backend/base/unique_fd.h"
+#include "backend/base/proc_status.h"
 
 namespace kvcachefs {
 namespace {
 
-// A line of a pseudo file; empty: it cannot be read.
-std::string read_line(const std::string& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return {};
-  std::array<char, 2048> text;
-  const ssize_t got = ::read(file.get(), text.data(), text.size());
-  return got <= 0 ? std::string() : std::string(text.data(), static_cast<std::size_t>(got));
-}
-
 std::uint32_t this_boot() {
-  const std::string id = read_line("/proc/sys/kernel/random/boot_id");
+  const std::string id = boot_id();
   return crc32c(0, std::as_bytes(std::span(id)));
 }
 
@@ -64,7 +52,7 @@ ProcessId parse_process(std::string_view stat, std::uint32_t boot) {
 }
 
 ProcessId Writers::read(std::uint32_t process) const {
-  return parse_process(read_line("/proc/" + std::to_string(process) + "/stat"), boot_);
+  return parse_process(first_line("/proc/" + std::to_string(process) + "/stat"), boot_);
 }
 
 ProcessId Writers::identity_of(pid_t process, std::int64_t now_ns) {

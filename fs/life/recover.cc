@@ -4,9 +4,9 @@
 #include <sys/stat.h>
 
 #include <chrono>
-#include <fstream>
 
 #include "backend/base/log.h"
+#include "backend/base/proc_status.h"
 #include "fs/life/checksum.h"
 #include "fs/life/drop.h"
 #include "fs/life/states.h"
@@ -16,13 +16,6 @@ namespace kvcachefs {
 namespace {
 
 constexpr std::size_t kBatch = 1024;
-
-std::string boot_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(file, id);
-  return id;
-}
 
 Result<std::string> mount_ids(Core& core) {
   std::string ids;

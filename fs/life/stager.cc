@@ -52,7 +52,7 @@ bool Stager::is_read_directly(const Inode& inode) const {
 }
 
 void Stager::found(Inode& inode, std::uint64_t size) {
-  if (most_bytes_ == 0 || size == 0 || size > Verifier::kMostAtOpen) return;
+  if (size == 0 || size > std::min(most_bytes_, Verifier::kMostAtOpen)) return;
   const std::int64_t now = monotonic_now();
   if (is_read_directly(inode)) return;
   const std::int64_t before = inode.hinted_at.load(std::memory_order_relaxed);
@@ -78,8 +78,7 @@ void Stager::opened(Inode& inode, int flags) {
 
 // One file always: else a large one would wait for ever.
 bool Stager::has_room() const {
-  const std::uint64_t size = waiting_.front().size;
-  return staged_.bytes() + size <= room_ || (staged_.size() == 0 && size <= most_bytes_);
+  return staged_.size() == 0 || staged_.bytes() + waiting_.front().size <= room_;
 }
 
 std::optional<Stager::Hint> Stager::wait_for_hint() {
@@ -96,9 +95,7 @@ std::optional<Stager::Hint> Stager::wait_for_hint() {
       continue;
     }
     const std::int64_t oldest = now - core_.options.budget.lease.count();
-    while (!waiting_.empty() &&
-           (waiting_.front().since < oldest || waiting_.front().size > most_bytes_))
-      waiting_.pop_front();
+    while (!waiting_.empty() && waiting_.front().since < oldest) waiting_.pop_front();
     const bool must_yield = reading_ > 0 && verifier_.is_busy();
     if (!waiting_.empty() && !must_yield && has_room()) {
       const Hint next = waiting_.front();

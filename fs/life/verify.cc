@@ -75,7 +75,7 @@ bool Verifier::is_wanted(Inode& inode, int flags) {
   const std::optional<bool> cached = is_cached(subject.fd.get(), subject.stamp.size);
   // Pages on their way into the cache may be those of a comparison; it was noted before the first.
   if (cached.value_or(false)) return is_under_way(subject.object);
-  return (cached && core_.passthrough()) || !holds(subject.object);
+  return !is_trusted(subject.object, cached);
 }
 
 Result<void> Verifier::verify(const InodePtr& inode, int flags) {
@@ -122,10 +122,8 @@ Result<bool> Verifier::stage(const InodePtr& inode, ObjectId object) {
     return false;
   const std::optional<bool> cached = is_cached(subject->fd.get(), subject->stamp.size);
   if (cached.value_or(false)) return false;
-  // As in is_wanted().
-  const bool is_trusted =
-      subject->now == subject->stamp && holds(object) && !(cached && core_.passthrough());
-  if (core_.options.verify != VerifyMode::kOpen || is_trusted) {
+  const bool is_known = subject->now == subject->stamp && is_trusted(object, cached);
+  if (core_.options.verify != VerifyMode::kOpen || is_known) {
     ::posix_fadvise(subject->fd.get(), 0, 0, POSIX_FADV_WILLNEED);
     return true;
   }
@@ -245,6 +243,10 @@ bool Verifier::holds(ObjectId object) {
   const std::lock_guard lock(mutex_);
   const auto at = verified_at_.find(object);
   return at != verified_at_.end() && monotonic_now() - at->second < kHoldsFor;
+}
+
+bool Verifier::is_trusted(ObjectId object, std::optional<bool> cached) {
+  return holds(object) && !(cached && core_.passthrough());
 }
 
 void Verifier::remember(ObjectId object) {

@@ -117,6 +117,8 @@ class Verifier {
   Result<void> adopt_ctime(Inode& inode, const Subject& subject, ObjectRecord&& record);
   Verdict judge(Inode& inode, const Subject& subject);
   [[nodiscard]] bool holds(ObjectId object);
+  // Whether an earlier outcome stands for a file whose pages are not all in the cache, as is_cached() said.
+  [[nodiscard]] bool is_trusted(ObjectId object, std::optional<bool> cached);
   void remember(ObjectId object);
   [[nodiscard]] bool is_under_way(ObjectId object);
 
