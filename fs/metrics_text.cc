@@ -85,6 +85,9 @@ void add_tiers(Text& text, const StatusReport& report) {
   add_tier_metric(text, report, "device_objects", "gauge",
                   "Files stored; absent while they are counted.",
                   [](const TierStatus& tier) { return tier.objects; });
+  add_tier_metric(text, report, "device_database_bytes", "gauge",
+                  "What the metadata's database has there, of the size given.",
+                  [](const TierStatus& tier) { return std::optional(tier.room.database); });
   add_tier_metric(text, report, "device_written_bytes_total", "counter",
                   "Written to the block device below, by anybody, since it is there.",
                   [](const TierStatus& tier) { return tier.device_written; });
@@ -97,6 +100,8 @@ void add_counts(Text& text, const VolumeCounts& counts) {
   text.one("open_files", "gauge", "Open descriptions of files.", counts.open_files);
   text.one("unsealed_files", "gauge", "Files written and not sealed yet.", counts.unsealed);
   text.one("sealed_files_total", "counter", "Files sealed.", counts.sealed_total);
+  text.one("orphan_bytes", "gauge", "Of processes that have ended: evicted before all others.",
+           counts.orphan_bytes);
   text.one("staged_files_total", "counter", "Files read ahead for those who looked them up.",
            counts.staged.files);
   text.one("staged_bytes_total", "counter", "Bytes of these files.", counts.staged.bytes);

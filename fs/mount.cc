@@ -97,13 +97,23 @@ std::uint64_t stage_bytes(const Config& config) {
   return config.stage ? config.stage->of(total_memory().value_or(0)) : 0;
 }
 
+std::optional<dev_t> filesystem_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return status.st_dev;
+}
+
 BudgetOptions budget_options(const Config& config,
                              const std::vector<std::unique_ptr<Tier>>& tiers) {
-  BudgetOptions options{.devices = {}, .lease = config.lease};
+  BudgetOptions options{.devices = {}, .database_on = {}, .lease = config.lease};
   for (const auto& tier : tiers) {
     const std::uint64_t size = tier->info().size_limit_bytes;
     options.devices.push_back(
         {.size = size > 0 ? std::optional(size) : std::nullopt, .min_free = config.min_free});
+  }
+  const std::optional<dev_t> database = filesystem_of(config.state);
+  for (std::size_t i = 0; database && !options.database_on && i < config.nvme.size(); ++i) {
+    if (filesystem_of(config.nvme[i].path) == database) options.database_on = i;
   }
   return options;
 }

@@ -37,6 +37,7 @@ json budget_json(const DeviceRoom& room) {
           {"settling", usage.settling},
           {"live", usage.live},
           {"leaving", usage.leaving},
+          {"database", room.database},
           {"written", usage.written}};
 }
 
@@ -65,6 +66,7 @@ json counts_json(const VolumeCounts& counts) {
           {"leases", counts.leases},
           {"leases_ended_early", counts.leases_ended_early},
           {"slowed", counts.slowed},
+          {"orphan_bytes", counts.orphan_bytes},
           {"unreadable", counts.unreadable},
           {"changed_on_purpose", counts.changed_on_purpose},
           {"verified_opens", counts.verified_opens},
@@ -260,6 +262,8 @@ void add_budget(std::string& out, const json& budget) {
                        format_size(count_of(budget, "used")),
                        format_size(count_of(budget, "evictable")),
                        format_size(count_of(budget, "kept")));
+    if (const std::uint64_t database = count_of(budget, "database"); database > 0)
+      out += fmt::format(", beside {} of the database", format_size(database));
   } else {
     out += ": what is used is being counted";
   }
@@ -298,6 +302,9 @@ void add_counts(std::string& out, const json& status) {
   if (const std::uint64_t slowed = count_of(counts, "slowed"); slowed > 0)
     out += fmt::format("  slowed      {} closes of written files waited for room\n",
                        grouped(slowed));
+  if (const std::uint64_t orphans = count_of(counts, "orphan_bytes"); orphans > 0)
+    out += fmt::format("  orphans     {} of processes that have ended: go first\n",
+                       format_size(orphans));
   if (const std::uint64_t early = count_of(counts, "leases_ended_early"); early > 0) {
     out += fmt::format("  leases      {} ended early: too much was looked up at once\n",
                        grouped(early));

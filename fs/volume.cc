@@ -104,6 +104,7 @@ Result<std::unique_ptr<Volume>> Volume::open(
   parts.core.on_policy_told = [&parts] { parts.object_walk.again(); };
   parts.core.on_counted = [&parts] { parts.expirer.wake(); };
   parts.core.knowledge.on_shorter_ttl = [&parts] { parts.expirer.wake(); };
+  parts.core.budget.database_bytes = [&parts] { return parts.core.catalog.disk_bytes(); };
   parts.core.budget.on_writer = [&parts] { parts.evictor.wake(); };
   parts.core.devices->is_tight = [&parts](std::uint32_t index) {
     return parts.core.budget.is_tight(index);
@@ -117,6 +118,7 @@ Result<std::unique_ptr<Volume>> Volume::open(
   parts.core.knowledge.on_unread = [&parts] { parts.keeper.wake(); };
   parts.recovery = TRY(recover(parts.core, parts.reaper, problem));
   TRY(parts.names.load_native_map());
+  TRY(parts.object_walk.believe_last_run());
   // The first statfs may come before the evictor has looked at the devices.
   parts.core.budget.look([](InodeNumber) { return InodePtr{}; }, monotonic_now());
   return volume;
@@ -152,6 +154,7 @@ void Volume::stop(double deadline_s) {
   parts.sealer.stop(std::chrono::milliseconds(static_cast<std::int64_t>(deadline_s * 1000)));
   parts.reaper.stop();
   if (deadline_s <= 0) return;
+  parts.object_walk.write_down();
   if (const Result<void> marked = mark_clean(parts.core); !marked.ok()) {
     log_error("clean stop not recorded errno={} step=\"{}\": the next start recovers",
               marked.error().code, marked.error().what);
@@ -372,6 +375,7 @@ VolumeCounts Volume::counts() const {
                       .leases = leases.leases,
                       .leases_ended_early = leases.ended_early,
                       .slowed = parts_->core.budget.slowed(),
+                      .orphan_bytes = parts_->core.budget.usage().by_tenant()[kOrphans].all(),
                       .unreadable = counters.unreadable.load(),
                       .changed_on_purpose = counters.changed_on_purpose.load(),
                       .verified_opens = parts_->verifier.verified_opens(),

@@ -153,6 +153,7 @@ struct VolumeCounts {
   std::uint64_t leases = 0;
   std::uint64_t leases_ended_early = 0;
   std::uint64_t slowed = 0;              // closes that waited for room
+  std::uint64_t orphan_bytes = 0;        // of processes that have ended
   std::uint64_t unreadable = 0;          // of those damaged: the device could not read them
   std::uint64_t changed_on_purpose = 0;  // sealed files that a user changed: sealed anew
   std::uint64_t verified_opens = 0;

@@ -675,6 +675,21 @@ Result<DeviceUuid> Catalog::uuid() {
   return decode_uuid(*value);
 }
 
+Result<std::optional<std::uint64_t>> Catalog::sealed_bytes(std::uint32_t device) {
+  const std::optional<std::string> value = TRY(store_->get(Table::kMeta, keys::sealed(device)));
+  wire::Reader in(value ? std::string_view(*value) : std::string_view{});
+  const auto bytes = in.take<std::uint64_t>();
+  return in.done() ? std::optional(bytes) : std::nullopt;
+}
+
+Result<void> Catalog::set_sealed_bytes(std::uint32_t device, std::uint64_t bytes) {
+  std::string value;
+  wire::put_le(value, bytes);
+  WriteBatch batch;
+  batch.put(Table::kMeta, keys::sealed(device), std::move(value));
+  return store_->write(batch);
+}
+
 std::uint64_t Catalog::memory_bytes() const { return store_->memory_bytes(); }
 
 }  // namespace kvcachefs

@@ -219,8 +219,13 @@ class Catalog {
   Result<void> set_run_marker(const RunMarker& marker);
   // This database's own UUID, written at its creation; device directories name it.
   Result<DeviceUuid> uuid();
+  // Bytes that a device's sealed files occupied when somebody last said so; nullopt: nobody did. A hint:
+  // not synced.
+  Result<std::optional<std::uint64_t>> sealed_bytes(std::uint32_t device);
+  Result<void> set_sealed_bytes(std::uint32_t device, std::uint64_t bytes);
   // Bytes of memory that the database's caches and tables use now.
   [[nodiscard]] std::uint64_t memory_bytes() const;
+  [[nodiscard]] std::uint64_t disk_bytes() const { return store_->disk_bytes(); }
 
  private:
   explicit Catalog(std::unique_ptr<Store> store);

@@ -1,8 +1,14 @@
 #include "metadata/free_space.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
@@ -32,6 +38,25 @@ void FreeSpace::make_reserve() {
   if (!file) return;
   has_reserve_ = ::fallocate(file.get(), 0, 0, static_cast<off_t>(kReserve)) == 0;
   if (!has_reserve_) ::unlinkat(dir_.get(), kReserveName, 0);
+}
+
+std::uint64_t FreeSpace::used() const {
+  // A descriptor of its own: a listing moves its offset.
+  UniqueFd fd(::openat(dir_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(fd ? ::fdopendir(fd.get()) : nullptr,
+                                                    ::closedir);
+  if (!listing) return 0;
+  static_cast<void>(fd.release());  // the listing's now
+  std::uint64_t bytes = 0;
+  while (const dirent* entry = ::readdir(listing.get())) {
+    struct stat status {};
+    if (std::string_view(entry->d_name) == kReserveName ||
+        ::fstatat(dir_.get(), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(status.st_mode))
+      continue;
+    bytes += static_cast<std::uint64_t>(std::min(status.st_size, status.st_blocks * 512));
+  }
+  return bytes;
 }
 
 Result<void> FreeSpace::admit(bool frees) {

@@ -27,6 +27,10 @@ class FreeSpace {
   // Before the database in `dir` is opened on a full disk. True: there was a reserve to give up.
   static bool give_up_reserve(const std::string& dir) noexcept;
 
+  // What the directory's files occupy, but the reserve: no more than their lengths, for RocksDB allots
+  // ahead. Files that come and go meanwhile may be missing.
+  [[nodiscard]] std::uint64_t used() const;
+
   // Before a write. `frees`: it removes more than it adds. Errors: ENOSPC.
   Result<void> admit(bool frees);
 

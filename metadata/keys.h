@@ -16,6 +16,7 @@ inline constexpr std::string_view kUuid = "uuid";
 inline constexpr std::string_view kIds = "ids";
 inline constexpr std::string_view kRun = "run";
 inline constexpr std::string_view kDevicePrefix = "device/";
+inline constexpr std::string_view kSealedPrefix = "sealed/";
 inline constexpr std::string_view kTold = "told";
 inline constexpr std::string_view kToldPolicy = "told_policy";
 inline constexpr std::string_view kUnreadPrefix = "unread/";
@@ -130,12 +131,18 @@ struct Prefix {
   return key;
 }
 
-[[nodiscard]] inline std::string device(std::uint32_t index) {
-  std::string key(kDevicePrefix);
+[[nodiscard]] inline std::string of_device(std::string_view prefix, std::uint32_t index) {
+  std::string key(prefix);
   for (int shift = 24; shift >= 0; shift -= 8) {
     key += static_cast<char>(index >> shift & 0xff);
   }
   return key;
+}
+[[nodiscard]] inline std::string device(std::uint32_t index) {
+  return of_device(kDevicePrefix, index);
+}
+[[nodiscard]] inline std::string sealed(std::uint32_t index) {
+  return of_device(kSealedPrefix, index);
 }
 
 }  // namespace kvcachefs::keys

@@ -20,6 +20,7 @@ class MemoryStore : public Store {
   Result<void> write(const WriteBatch& batch) override;
   Result<void> sync() override;
   [[nodiscard]] std::uint64_t memory_bytes() const override;
+  [[nodiscard]] std::uint64_t disk_bytes() const override { return 0; }
 
  private:
   using Records = std::map<std::string, std::string, std::less<>>;

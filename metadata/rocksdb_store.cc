@@ -239,6 +239,8 @@ class Database : public Store {
     return instance_ ? instance_->memory_bytes() : 0;
   }
 
+  std::uint64_t disk_bytes() const override { return free_space_.used(); }
+
  private:
   using Failure = RocksdbFailure::State;
 

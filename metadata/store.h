@@ -75,6 +75,9 @@ class Store {
   // Makes every write that has returned durable. Errors: EIO, ENOSPC.
   virtual Result<void> sync() = 0;
   [[nodiscard]] virtual std::uint64_t memory_bytes() const = 0;
+  // What its files occupy now, without the room that it keeps for removals on a full disk. Lists a
+  // directory.
+  [[nodiscard]] virtual std::uint64_t disk_bytes() const = 0;
 };
 
 }  // namespace kvcachefs

@@ -14,6 +14,8 @@ namespace {
 constexpr double kTimeoutsInLease = 6;
 // So little is left on the filesystem below that a write may have failed between two looks.
 constexpr std::uint64_t kDangerBytes = 256 * kMiB;
+// Between two looks at the database's files: it grows by some megabytes in it.
+constexpr std::int64_t kDatabaseEvery = kNanosPerSecond;
 // How fast the size of a typical file is forgotten, at each look.
 constexpr double kTypicalKept = 0.999;
 
@@ -29,6 +31,8 @@ Budget::Budget(Devices& devices, Knowledge& knowledge, const BudgetOptions& opti
   of_.resize(devices.indices());
   for (std::size_t i = 0; i < devices.count() && i < options.devices.size(); ++i)
     of_[devices.index_at(i)].limits = options.devices[i];
+  if (options.database_on && *options.database_on < devices.count())
+    database_on_ = devices.index_at(*options.database_on);
 }
 
 // ---- what happens
@@ -292,15 +296,26 @@ void Budget::look_at(std::uint32_t index, std::int64_t now_ns) {
   if (!below.ok()) devices_.failed(index, below.error().code);
   if (!below.ok()) return;  // of a device that does not answer, what was seen last holds
   of.seen.room =
-      room_of(of.limits, *below, sums.complete ? std::optional(sums.all()) : std::nullopt);
+      room_of(of.limits, *below, sums.known ? std::optional(sums.all()) : std::nullopt,
+              of.seen.database);
   of.seen.marks = marks_of(of.seen.room.budget, rate, below->f_files);
   of.looked = true;
   const std::uint64_t available = below->f_bavail * below->f_frsize;
   if (available < std::min(kDangerBytes, of.seen.room.min_free / 2)) ++of.danger;
 }
 
+void Budget::look_at_database(std::int64_t now_ns) {
+  if (!database_on_ || !database_bytes) return;
+  if (database_asked_ns_ != 0 && now_ns - database_asked_ns_ < kDatabaseEvery) return;
+  database_asked_ns_ = now_ns;
+  const std::uint64_t bytes = database_bytes();
+  const std::lock_guard lock(mutex_);
+  of_[*database_on_].seen.database = bytes;
+}
+
 void Budget::look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t now_ns) {
   measure(find);
+  look_at_database(now_ns);
   std::uint64_t budget = 0;
   for (std::uint32_t index = 0; index < of_.size(); ++index) {
     look_at(index, now_ns);

@@ -98,6 +98,8 @@ class Budget {
   order::Learner& files() noexcept { return files_; }
   // Set once before the mount answers: there is a writer again. Returns at once.
   std::function<void()> on_writer;
+  // The same: what the metadata occupies. Asked by look().
+  std::function<std::uint64_t()> database_bytes;
 
   // The copy of a sealed file; the caller holds its lock. nullopt: its backing file does not answer.
   std::optional<SealedCopy> sealed_copy(Inode& inode, const InodeRecord& record);
@@ -123,6 +125,7 @@ class Budget {
   [[nodiscard]] std::int64_t room_now(std::uint32_t device) const;
   [[nodiscard]] bool is_below_low(std::uint32_t device) const;  // the same
   void look_at(std::uint32_t index, std::int64_t now_ns);
+  void look_at_database(std::int64_t now_ns);
   void measure(const std::function<InodePtr(InodeNumber)>& find);
   void note_settling(const Inode& inode);
   void grant(const Inode& inode, const struct stat& backing, uid_t user, bool opened);
@@ -133,7 +136,9 @@ class Budget {
   Leases leases_;
   order::Learner files_;
   const double longest_timeout_s_;
-  mutable std::mutex mutex_;  // a leaf
+  std::optional<std::uint32_t> database_on_;  // device
+  std::int64_t database_asked_ns_ = 0;        // of look()'s thread
+  mutable std::mutex mutex_;                  // a leaf
   std::condition_variable room_made_;
   std::vector<Device> of_;  // by index in the catalog's device table
   std::unordered_map<InodeNumber, std::uint32_t> writing_;  // inode to device; under mutex_

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "fs/budget/room.h"
@@ -12,6 +15,8 @@ namespace kvcachefs {
 struct BudgetOptions {
   std::vector<DeviceLimits>
       devices;  // in the order of the tiers; those without one have the defaults
+  // The one of `devices` whose filesystem holds the metadata's database; nullopt: none does.
+  std::optional<std::size_t> database_on;
   std::chrono::nanoseconds lease = std::chrono::seconds{60};
 };
 
@@ -20,6 +25,7 @@ struct DeviceRoom {
   Room room;
   Marks marks;
   UsageSums usage;
+  std::uint64_t database = 0;  // bytes of the metadata's, beside the budget
 };
 
 }  // namespace kvcachefs

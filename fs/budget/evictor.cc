@@ -21,8 +21,9 @@ constexpr std::chrono::nanoseconds kWalkAgain = std::chrono::milliseconds{20};
 constexpr int kWalkShare = 4;
 // The same while there is always somebody behind them who can go.
 constexpr std::chrono::nanoseconds kLongestWalk = std::chrono::milliseconds{250};
-// What the reaper has not unlinked in this time is held by somebody.
-constexpr std::chrono::milliseconds kStuck{2000};
+// What the reaper has not unlinked in this time is held by somebody. A disk that others keep busy takes
+// seconds for an unlink.
+constexpr std::chrono::seconds kStuck{10};
 // As long as the kernel remembers a name without a lease (kBlockTimeout).
 constexpr std::chrono::nanoseconds kYoung = std::chrono::seconds{1};
 // Looked at in one round, and passed over because they were kept; room is looked at again in between.
@@ -123,7 +124,7 @@ void Evictor::round() {
   if (shares_.beyond_quota() == 0) budget.set_over_quota(0);
   for (std::uint32_t index = 0; index < needs.size(); ++index) {
     const Need& need = needs[index];
-    const bool has_room = !need.any() || need.evicted > 0 || need.leaving;
+    const bool has_room = !need.any() || need.evicted > 0 || need.is_coming();
     if (has_room || found_young_) {
       budget.set_exhausted(index, false);
     } else if (walk_ended_) {

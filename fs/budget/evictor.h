@@ -51,8 +51,13 @@ class Evictor {
     std::int64_t inodes = 0;
     Marks marks;
     std::uint64_t evicted = 0;
-    bool leaving = false;  // there will be room without it
+    bool leaving = false;  // something will have gone soon, and is no need any more
     [[nodiscard]] bool any() const noexcept { return bytes > 0 || inodes > 0; }
+    // There will be some room when what is leaving has gone.
+    [[nodiscard]] bool is_coming() const noexcept {
+      return leaving && bytes < static_cast<std::int64_t>(marks.headroom) &&
+             inodes < marks.inode_headroom;
+    }
     // Too short for waiting until what should go first can go. Writers are slowed when half of the headroom
     // is missing; if it can go `soon`, within a second, they bear more than that.
     [[nodiscard]] bool is_pressing(bool soon) const noexcept {

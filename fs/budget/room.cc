@@ -25,16 +25,18 @@ std::int64_t minus(std::uint64_t a, std::uint64_t b) noexcept {
 }  // namespace
 
 Room room_of(const DeviceLimits& limits, const struct statvfs& below,
-             std::optional<std::uint64_t> used) noexcept {
+             std::optional<std::uint64_t> used, std::uint64_t database) noexcept {
   const std::uint64_t total = below.f_blocks * below.f_frsize;
   const std::uint64_t available = below.f_bavail * below.f_frsize;
   Room room;
   room.min_free = std::min(limits.min_free.of(total), total);
   room.bytes = minus(available, room.min_free);
   const std::uint64_t ours = used.value_or(0);
-  room.budget = limits.size.value_or((available + ours) / 100 * kDefaultSharePercent);
+  room.budget =
+      limits.size.value_or((available + ours + database) / 100 * kDefaultSharePercent);
   // More than there is cannot be used, whatever was given.
   room.budget = std::min(room.budget, total - room.min_free);
+  room.budget -= std::min(database, room.budget / 2);
   if (used) room.bytes = std::min(room.bytes, minus(room.budget, ours));
   // XFS makes inodes as it goes, and then says so by large numbers.
   const std::uint64_t reserve =

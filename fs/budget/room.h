@@ -22,15 +22,18 @@ struct DeviceLimits {
 };
 
 struct Room {
-  std::uint64_t budget = 0;    // bytes that may be used in all
+  std::uint64_t budget = 0;    // bytes that files may have, without what the database has
   std::int64_t bytes = 0;      // left of it; negative: over
   std::int64_t inodes = 0;     // left on the filesystem below, above a reserve; negative: over
   std::uint64_t min_free = 0;  // bytes of the filesystem that stay free
 };
 
-// `used`: bytes of the device's own; nullopt: not known yet, and then only what is free below counts.
+// `used`: bytes of the files there; nullopt: not known yet, and then only what is free below counts.
+// `database`: bytes that the metadata has there. They are part of the size, half of it at most: who gives
+// less than twice of what his names need has a database that is over it.
 [[nodiscard]] Room room_of(const DeviceLimits& limits, const struct statvfs& below,
-                           std::optional<std::uint64_t> used) noexcept;
+                           std::optional<std::uint64_t> used,
+                           std::uint64_t database = 0) noexcept;
 
 // Below `headroom` files are evicted until it is there again. Below `low` closes of written files wait
 // for room, and the writes of newly opened ones are watched.

@@ -32,12 +32,16 @@ ObjectMark Usage::remove_from(Sums& sums, const SealedCopy& copy) {
 
 void Usage::add(const SealedCopy& copy) {
   if (complete_) add_to(sums_, copy);
+  if (!complete_ && knows(copy.device))
+    devices_[copy.device].believed += static_cast<std::int64_t>(copy.bytes);
   if (is_in_walk(copy.object)) add_to(next_, copy);
 }
 
 ObjectMark Usage::remove(const SealedCopy& copy) {
   ObjectMark mark{.kept = copy.kept, .tenant = copy.tenant};
   if (complete_) mark = remove_from(sums_, copy);
+  if (!complete_ && knows(copy.device))
+    devices_[copy.device].believed -= static_cast<std::int64_t>(copy.bytes);
   if (is_in_walk(copy.object)) mark = remove_from(next_, copy);
   return mark;
 }
@@ -210,6 +214,13 @@ void Usage::reaped_object(ObjectId object) {
   leaving_.erase(at);
 }
 
+void Usage::believe(const std::vector<std::uint64_t>& sealed) {
+  const std::lock_guard lock(mutex_);
+  for (std::uint32_t device = 0; device < sealed.size() && knows(device); ++device)
+    devices_[device].believed += static_cast<std::int64_t>(sealed[device]);
+  believes_ = true;
+}
+
 void Usage::begin_walk(ObjectId first_new) {
   const std::lock_guard lock(mutex_);
   next_ = {};
@@ -248,6 +259,8 @@ UsageSums Usage::on(std::uint32_t device) const {
   out.leaving_files = devices_[device].leaving_files;
   out.written = devices_[device].written;
   out.complete = complete_;
+  out.known = complete_ || believes_;
+  if (!complete_ && believes_) out.believed = not_below_zero(devices_[device].believed);
   if (complete_) {
     out.evictable = not_below_zero(sums_.devices[device].evictable);
     out.kept = not_below_zero(sums_.devices[device].kept);

@@ -8,7 +8,7 @@
 //   leaving     without a name and not open: the reaper has not come to it yet
 //
 // What the last run has left is counted by a walk over the objects in the order of their ids, beside
-// the mount's work. Every step here and every look of the walk is made under the lock of the inode, so
+// the mount's work; until it has ended, what that run said it had is believed. Every step here and every look of the walk is made under the lock of the inode, so
 // a file is either before the walk's front, and its steps count, or the walk will meet it as it is.
 // A walk can be made again (a directory got another policy): its sums replace those before.
 //
@@ -49,10 +49,14 @@ struct UsageSums {
   std::uint64_t leaving = 0;
   std::uint64_t leaving_files = 0;
   std::uint64_t written = 0;  // that live files grew by, since the start
-  bool complete =
-      false;  // false: the walk has not ended, and sealed files of before are missing
+  // Of sealed files, by what the last run said; 0 as soon as they are counted.
+  std::uint64_t believed = 0;
+  // The walk has ended: `evictable` and `kept` are counted.
+  bool complete = false;
+  // It has, or the last run has said.
+  bool known = false;
   [[nodiscard]] std::uint64_t all() const noexcept {
-    return evictable + kept + settling + live + leaving;
+    return evictable + kept + believed + settling + live + leaving;
   }
 };
 
@@ -97,6 +101,10 @@ class Usage {
   void reaped_object(ObjectId object);
 
   // ---- the walk; one at a time ----
+
+  // What the sealed files of all devices, by index, occupied when the last run was asked: holds, with the
+  // steps made since, until they are counted.
+  void believe(const std::vector<std::uint64_t>& sealed);
 
   // Ids from `first_new` on have not been given yet.
   void begin_walk(ObjectId first_new);
@@ -161,6 +169,7 @@ class Usage {
     std::uint64_t leaving = 0;
     std::uint64_t leaving_files = 0;
     std::uint64_t written = 0;
+    std::int64_t believed = 0;
   };
 
   mutable std::mutex mutex_;
@@ -172,6 +181,7 @@ class Usage {
   Sums sums_;  // of the last walk that ended, and of the steps since
   Sums next_;  // of the walk under way
   bool complete_ = false;
+  bool believes_ = false;
   bool walking_ = false;
   ObjectId first_new_ = 0;
   ObjectId passed_ = 0;

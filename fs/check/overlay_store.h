@@ -26,6 +26,7 @@ class OverlayStore : public Store {
   Result<void> write(const WriteBatch& batch) override;
   Result<void> sync() override { return {}; }
   [[nodiscard]] std::uint64_t memory_bytes() const override { return below_->memory_bytes(); }
+  [[nodiscard]] std::uint64_t disk_bytes() const override { return below_->disk_bytes(); }
 
  private:
   // nullopt: removed.

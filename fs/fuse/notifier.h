@@ -22,7 +22,6 @@ namespace kvcachefs {
 struct Notification {
   InodeNumber inode = 0;  // the parent, when a name is meant
   std::string name;       // empty: the attributes of the inode
-  bool listing = false;   // and what the kernel has read of it as a directory
   bool operator==(const Notification&) const = default;
 };
 

@@ -89,12 +89,11 @@ void read_directory(Reply reply, fuse_ino_t inode, std::size_t size, off_t offse
 
 }  // namespace
 
-// A directory has no state of ours while it is open: its cookies are good for ever. Saying so
-// once spares the kernel two requests for each later opendir, and makes it keep what it has
-// read of a directory until a name in it changes (through this mount, or by a notification of
-// ours).
-void op_opendir(fuse_req_t request, fuse_ino_t, fuse_file_info*) noexcept {
-  fuse_reply_err(request, ENOSYS);
+// A directory has no state of ours while it is open, and its cookies are good for ever. To say so (ENOSYS)
+// would spare the kernel two requests for each opendir, but it would answer later listings itself, too: who
+// lists would not be known, and what a crawler looks up would count as wanted.
+void op_opendir(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
+  fuse_reply_open(request, info);
 }
 
 void op_readdir(fuse_req_t request, fuse_ino_t inode, std::size_t size, off_t offset,

@@ -127,8 +127,8 @@ FuseSession::FuseSession(SessionOptions options)
       notifier_(std::make_unique<Notifier>([this](const Notification& what) {
         // -ENOENT only says that the kernel had nothing cached.
         if (what.name.empty()) {
-          // From 0 on are the pages of the listing; a negative offset means none.
-          fuse_lowlevel_notify_inval_inode(session_, what.inode, what.listing ? 0 : -1, 0);
+          // A negative offset means no pages.
+          fuse_lowlevel_notify_inval_inode(session_, what.inode, -1, 0);
         } else {
           fuse_lowlevel_notify_inval_entry(session_, what.inode, what.name.c_str(),
                                            what.name.size());
@@ -410,15 +410,11 @@ void FuseSession::close(int id) noexcept {
 }
 
 void FuseSession::invalidate_entry(InodeNumber parent, std::string name) {
-  notifier_->post(Notification{.inode = parent, .name = std::move(name), .listing = false});
+  notifier_->post(Notification{.inode = parent, .name = std::move(name)});
 }
 
 void FuseSession::invalidate_attributes(InodeNumber inode) {
-  notifier_->post(Notification{.inode = inode, .name = {}, .listing = false});
-}
-
-void FuseSession::invalidate_listing(InodeNumber directory) {
-  notifier_->post(Notification{.inode = directory, .name = {}, .listing = true});
+  notifier_->post(Notification{.inode = inode, .name = {}});
 }
 
 }  // namespace kvcachefs

@@ -114,7 +114,6 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   // KernelNotifications
   void invalidate_entry(InodeNumber parent, std::string name) override;
   void invalidate_attributes(InodeNumber inode) override;
-  void invalidate_listing(InodeNumber directory) override;
 
  private:
   Result<void> create_session(std::string& problem);

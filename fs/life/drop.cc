@@ -57,7 +57,7 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
     edit.remove_dentry(parent_number, name, *dentry);
     block = TRY(core.knowledge.remove_rows(edit, parent_number, name, seen));
     --next.nlink;
-    // The kernel takes what it has read of a directory for good until this changes.
+    // Who has listed the directory sees by this that it is another one.
     directory = touched(parent->record, file_clock_now(), 0);
     edit.put_inode(parent_number, directory);
   } else {
@@ -76,7 +76,7 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
   }
   if (parent != nullptr && core.notifications != nullptr) {
     if (is_eviction(reason) && reason != DropReason::kAsked) {
-      core.notifications->invalidate_listing(links.front().first);
+      core.notifications->invalidate_attributes(links.front().first);
     } else {
       core.notifications->invalidate_entry(links.front().first, links.front().second);
     }

@@ -13,6 +13,8 @@ namespace {
 constexpr std::size_t kBatch = 4096;
 // Between two walks: whoever tells a thousand directories something causes few.
 constexpr std::chrono::seconds kPause{1};
+// Between two times at which the sums are written down: what a crash makes the next run miss.
+constexpr std::chrono::seconds kWriteDown{10};
 
 // The machine's crash has brought back the name of what was evicted. The caller holds the inode's lock.
 bool is_evicted(Core& core, Inode& inode) {
@@ -24,6 +26,35 @@ bool is_evicted(Core& core, Inode& inode) {
 }
 
 }  // namespace
+
+Result<void> ObjectWalk::believe_last_run() {
+  written_.resize(core_.devices->indices());
+  std::vector<std::uint64_t> believed(written_.size());
+  bool is_known = true;
+  for (std::uint32_t device = 0; device < written_.size(); ++device) {
+    const auto sealed = TRY(core_.catalog.sealed_bytes(device));
+    written_[device] = sealed;
+    believed[device] = sealed.value_or(0);
+    is_known = is_known && (sealed || !core_.devices->has(device));
+  }
+  // Of a run that did not come so far nothing is known.
+  if (is_known) core_.budget.usage().believe(believed);
+  return {};
+}
+
+void ObjectWalk::write_down() {
+  for (std::uint32_t device = 0; device < written_.size(); ++device) {
+    const UsageSums sums = core_.budget.usage().on(device);
+    const std::uint64_t sealed = sums.evictable + sums.kept;
+    if (!sums.complete || sealed == written_[device]) continue;
+    if (const Result<void> put = core_.catalog.set_sealed_bytes(device, sealed); !put.ok()) {
+      log_debug("sums not written errno={}: the next start counts without them",
+                put.error().code);
+      return;
+    }
+    written_[device] = sealed;
+  }
+}
 
 void ObjectWalk::start() {
   core_.catalog.object_count().begin(core_.catalog.coming_id());
@@ -110,7 +141,11 @@ void ObjectWalk::run() {
       log_warn("objects not counted errno={}", walked.error().code);
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kPause, [this] { return ending_.load(); });
-    changed_.wait(lock, [this] { return again_ || ending_; });
+    while (!changed_.wait_for(lock, kWriteDown, [this] { return again_ || ending_; })) {
+      lock.unlock();
+      write_down();
+      lock.lock();
+    }
     if (ending_) return;
     again_ = false;
     ++passes_;

@@ -1,12 +1,17 @@
 // Counts what the last run has left, once, beside the mount's work: the objects of each device
 // (ObjectCount keeps their number) and the bytes of the sealed ones (Usage keeps these), and tells the
 // order of eviction of files that are no blocks. When directories are told something, walks again.
+//
+// What is counted is written down every some seconds and at the stop, for the next start: until it has
+// counted itself, it believes that.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "fs/node/core.h"
 
@@ -19,6 +24,8 @@ class ObjectWalk {
   ObjectWalk(const ObjectWalk&) = delete;
   ObjectWalk& operator=(const ObjectWalk&) = delete;
 
+  // Before the budget is asked anything. Errors: EIO, EBADMSG.
+  Result<void> believe_last_run();
   // Before any call of a user. A million objects take some ten seconds.
   void start();
   // A directory was told a policy: what it means is noted of all files beside the mount's work. Any
@@ -26,6 +33,8 @@ class ObjectWalk {
   void again();
   // What is not counted by then stays so.
   void stop();
+  // What is counted, for the next start; after stop(), and when nothing is sealed any more.
+  void write_down();
 
  private:
   void run();
@@ -36,6 +45,8 @@ class ObjectWalk {
 
   Core& core_;
   int passes_ = 0;  // that have ended; of the thread
+  // By device, what is written down; nullopt: nothing. Of the thread, and of who has ended it.
+  std::vector<std::optional<std::uint64_t>> written_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> ending_{false};  // changed under mutex_

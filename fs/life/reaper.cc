@@ -122,12 +122,23 @@ Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers, bool d
   {
     const std::lock_guard lock(mutex_);
     for (const InodeNumber number : numbers) {
-      if (in_hand_.insert(number).second) mine.push_back(number);
+      const auto [at, is_free] = in_hand_.try_emplace(number, false);
+      if (is_free) mine.push_back(number);
+      // Who has it may have found it in use, and passed it over.
+      if (!is_free) at->second = true;
     }
   }
   Result<void> reaped = reap_claimed(mine, durably);
-  const std::lock_guard lock(mutex_);
-  for (const InodeNumber number : mine) in_hand_.erase(number);
+  std::vector<InodeNumber> again;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const InodeNumber number : mine) {
+      const auto at = in_hand_.find(number);
+      if (at->second) again.push_back(number);
+      in_hand_.erase(at);
+    }
+  }
+  for (const InodeNumber number : again) add_inode(number, !durably);
   return reaped;
 }
 

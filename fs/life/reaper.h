@@ -14,7 +14,7 @@
 #include <deque>
 #include <mutex>
 #include <thread>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "fs/node/core.h"
 
@@ -63,7 +63,8 @@ class Reaper {
   std::deque<InodeNumber> inodes_;
   std::deque<InodeNumber> evicted_;
   // Being reaped by one of the two threads: an inode of the last run that is evicted now is found by both.
-  std::unordered_set<InodeNumber> in_hand_;
+  // True: the other was told of it meanwhile.
+  std::unordered_map<InodeNumber, bool> in_hand_;
   bool objects_ = false;
   bool overflowed_ = false;
   bool strays_ = false;

@@ -44,6 +44,7 @@ Result<std::optional<Verifier::Subject>> Verifier::find_subject(Inode& inode, Re
     return std::optional<Subject>{};
   Tier* tier = TRY(core_.devices->of(inode));
   Result<UniqueFd> fd = fail(EINVAL, "not opened yet");
+  const ReadWay asked = way;
   if (way == ReadWay::kPastCache) fd = tier->open(record.object, O_RDONLY | O_DIRECT);
   if (!fd.ok() && fd.error().code == EINVAL) {
     way = ReadWay::kThroughCache;
@@ -60,6 +61,7 @@ Result<std::optional<Verifier::Subject>> Verifier::find_subject(Inode& inode, Re
                                         .now = now,
                                         .write_opens = inode.write_opens,
                                         .fd = std::move(*fd),
+                                        .asked = asked,
                                         .way = way});
 }
 
@@ -71,7 +73,7 @@ bool Verifier::is_wanted(Inode& inode, int flags) {
   const Subject& subject = **found;
   if (subject.stamp.size > kMostAtOpen) return false;
   if (subject.now != subject.stamp) return true;
-  if ((flags & O_DIRECT) != 0) return !holds(subject.object);
+  if ((flags & O_DIRECT) != 0) return !holds({subject.object, ReadWay::kPastCache});
   const std::optional<bool> cached = is_cached(subject.fd.get(), subject.stamp.size);
   // Pages on their way into the cache may be those of a comparison; it was noted before the first.
   if (cached.value_or(false)) return is_under_way(subject.object);
@@ -146,7 +148,7 @@ Result<void> Verifier::compare(const InodePtr& inode, Subject&& subject,
   const Result<Compared> compared = compare_bytes(*inode, subject, *record, go_on);
   if (compared.ok() && compared->ended_early) return {};
   if (compared.ok() && compared->equal) {
-    remember(subject.object);
+    remember({subject.object, subject.asked});
     if (subject.now == subject.stamp) return {};
     return adopt_ctime(*inode, subject, std::move(*record));
   }
@@ -196,6 +198,7 @@ Result<Compared> Verifier::compare_bytes(
   std::optional<Subject> again = TRY(find_subject(inode, ReadWay::kThroughCache));
   if (!again || again->object != subject.object)
     return Compared{.equal = false, .ended_early = true, .differs_at = 0};
+  again->asked = subject.asked;
   subject = std::move(*again);
   return compare_file(subject.fd.get(), subject.stamp.size, record.chunk_crc32c, subject.way,
                       go_on);
@@ -239,21 +242,21 @@ void Verifier::wait_until_dropped(ObjectId object) {
   landed_.wait_for(lock, kLongestDrop, [&] { return dropping_.count(object) == 0; });
 }
 
-bool Verifier::holds(ObjectId object) {
+bool Verifier::holds(const FlightKey& compared) {
   const std::lock_guard lock(mutex_);
-  const auto at = verified_at_.find(object);
+  const auto at = verified_at_.find(compared);
   return at != verified_at_.end() && monotonic_now() - at->second < kHoldsFor;
 }
 
 bool Verifier::is_trusted(ObjectId object, std::optional<bool> cached) {
-  return holds(object) && !(cached && core_.passthrough());
+  return holds({object, ReadWay::kThroughCache}) && !(cached && core_.passthrough());
 }
 
-void Verifier::remember(ObjectId object) {
+void Verifier::remember(const FlightKey& compared) {
   const std::int64_t now = monotonic_now();
   const std::lock_guard lock(mutex_);
-  verified_at_[object] = now;
-  verified_in_order_.emplace_back(object, now);
+  verified_at_[compared] = now;
+  verified_in_order_.emplace_back(compared, now);
   while (verified_in_order_.size() > kMostRemembered) {
     const auto [oldest, when] = verified_in_order_.front();
     verified_in_order_.pop_front();

@@ -32,7 +32,6 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
 #include "fs/life/checksum.h"
@@ -95,7 +94,9 @@ class Verifier {
     DataStamp now;
     std::uint64_t write_opens = 0;
     UniqueFd fd;
-    ReadWay way = ReadWay::kThroughCache;
+    ReadWay asked = ReadWay::kThroughCache;
+    ReadWay way =
+        ReadWay::kThroughCache;  // another one where the device does not read past the cache
   };
   enum class Asker : std::uint8_t { kOpen, kStage };
   // A comparison under way.
@@ -116,10 +117,11 @@ class Verifier {
                                  const std::function<bool(std::uint64_t bytes)>& go_on);
   Result<void> adopt_ctime(Inode& inode, const Subject& subject, ObjectRecord&& record);
   Verdict judge(Inode& inode, const Subject& subject);
-  [[nodiscard]] bool holds(ObjectId object);
+  // By a comparison of the same way: pages that were read once say nothing of what the disk gives next.
+  [[nodiscard]] bool holds(const FlightKey& compared);
   // Whether an earlier outcome stands for a file whose pages are not all in the cache, as is_cached() said.
   [[nodiscard]] bool is_trusted(ObjectId object, std::optional<bool> cached);
-  void remember(ObjectId object);
+  void remember(const FlightKey& compared);
   [[nodiscard]] bool is_under_way(ObjectId object);
 
   Core& core_;
@@ -130,9 +132,9 @@ class Verifier {
   std::condition_variable landed_;
   // Under mutex_.
   std::map<FlightKey, std::shared_ptr<Flight>> flights_;
-  std::set<ObjectId> dropping_;  // damaged, and their names not gone yet
-  std::unordered_map<ObjectId, std::int64_t> verified_at_;           // monotonic nanoseconds
-  std::deque<std::pair<ObjectId, std::int64_t>> verified_in_order_;  // the oldest first
+  std::set<ObjectId> dropping_;                    // damaged, and their names not gone yet
+  std::map<FlightKey, std::int64_t> verified_at_;  // monotonic nanoseconds
+  std::deque<std::pair<FlightKey, std::int64_t>> verified_in_order_;  // the oldest first
 };
 
 }  // namespace kvcachefs

@@ -29,10 +29,8 @@ class KernelNotifications {
  public:
   virtual ~KernelNotifications() = default;
   virtual void invalidate_entry(InodeNumber parent, std::string name) = 0;
+  // Unlike an entry's, the message waits for no lock that a caller may hold while he waits for us.
   virtual void invalidate_attributes(InodeNumber inode) = 0;
-  // What the kernel has read of a directory. Unlike an entry's, the message waits for no lock that a caller
-  // may hold while he waits for us.
-  virtual void invalidate_listing(InodeNumber directory) = 0;
 };
 
 }  // namespace kvcachefs

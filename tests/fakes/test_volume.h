@@ -67,14 +67,6 @@ class RecordedNotifications : public KernelNotifications {
     const std::lock_guard lock(mutex_);
     attributes_.insert(inode);
   }
-  void invalidate_listing(InodeNumber directory) override {
-    const std::lock_guard lock(mutex_);
-    listings_.insert(directory);
-  }
-  [[nodiscard]] bool has_listing(InodeNumber directory) const {
-    const std::lock_guard lock(mutex_);
-    return listings_.count(directory) > 0;
-  }
   [[nodiscard]] bool has_entry(InodeNumber parent, const std::string& name) const {
     const std::lock_guard lock(mutex_);
     return entries_.count({parent, name}) > 0;
@@ -88,7 +80,6 @@ class RecordedNotifications : public KernelNotifications {
   mutable std::mutex mutex_;
   std::set<std::pair<InodeNumber, std::string>> entries_;
   std::set<InodeNumber> attributes_;
-  std::set<InodeNumber> listings_;
 };
 
 // The store of one run, over the one that outlives it.
@@ -113,6 +104,7 @@ class RunStore : public Store {
     return below_->sync();
   }
   [[nodiscard]] std::uint64_t memory_bytes() const override { return below_->memory_bytes(); }
+  [[nodiscard]] std::uint64_t disk_bytes() const override { return below_->disk_bytes(); }
 
  private:
   const std::shared_ptr<Store> below_;

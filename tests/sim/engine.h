@@ -22,6 +22,13 @@ struct Pace {
   double decode_seconds = 2;              // the mean
   // From an answer to the next turn of its conversation.
   std::int64_t think_ns = 0;
+
+  [[nodiscard]] Pace times(std::int64_t speed) const noexcept {
+    return {.scheduler_step_ns = scheduler_step_ns / speed,
+            .prefill_ns = prefill_ns / speed,
+            .decode_seconds = decode_seconds / static_cast<double>(speed),
+            .think_ns = think_ns};
+  }
 };
 
 class Engine {

@@ -105,7 +105,8 @@ std::vector<BlockId> MountExecutor::perform(const Task& task) {
     if (task.op == Op::kProbe) {
       hit = files_.probe(block);
     } else {
-      files_.load(block);
+      hit = files_.load(block);
+      if (!hit) ++lost_;
     }
     if (asks && (hit || !hides_misses_)) {
       kernel_knows(block);

@@ -18,6 +18,8 @@
 
 namespace kvcachefs::sim {
 
+constexpr std::int64_t kEntryTimeoutNanos = 1'000'000'000;  // kBlockTimeout
+
 class MountExecutor : public Executor {
  public:
   // Told by the threads that made the calls.
@@ -40,6 +42,8 @@ class MountExecutor : public Executor {
 
   // Until nothing is left to happen.
   void run_all();
+  // Of what was there when it was looked up, how much was gone when it was loaded.
+  [[nodiscard]] std::size_t lost() const noexcept { return lost_; }
 
  private:
   using Call = std::function<void()>;
@@ -71,6 +75,8 @@ class MountExecutor : public Executor {
   const Watcher watcher_;
   // By block: until when the kernel knows its name.
   std::vector<std::atomic<std::int64_t>> known_until_ns_;
+
+  std::atomic<std::size_t> lost_{0};
 
   std::mutex mutex_;
   std::condition_variable changed_;

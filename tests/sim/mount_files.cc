@@ -47,8 +47,8 @@ MountFiles::Layout MountFiles::layout_of(const std::string& runtime) {
 }
 
 MountFiles::MountFiles(const std::string& directory, const std::string& runtime,
-                       std::size_t blocks)
-    : layout_(layout_of(runtime)), root_(directory) {
+                       std::size_t blocks, std::size_t bytes)
+    : layout_(layout_of(runtime)), bytes_(bytes), root_(directory) {
   for (std::size_t i = 0; i < blocks; ++i) {
     const auto block = static_cast<BlockId>(i);
     const std::string hash = hash_of(block);
@@ -100,10 +100,12 @@ bool MountFiles::probe(BlockId block) const {
   return found == 0;
 }
 
-void MountFiles::load(BlockId block) const {
+bool MountFiles::load(BlockId block) const {
   const UniqueFd fd(::open(paths_[block].c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd && errno == ENOENT) return false;
   std::array<char, 64> bytes{};
   if (!fd || ::read(fd.get(), bytes.data(), bytes.size()) < 4) die("load", paths_[block]);
+  return true;
 }
 
 // As os.makedirs(exist_ok=True): the last one first, and what is above it when it fails.
@@ -127,8 +129,8 @@ void MountFiles::store(BlockId block, const std::function<void()>& before_lookup
     const UniqueFd fd(
         ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!fd) die("create", temporary);
-    const std::array<char, 64> bytes{};
-    const std::size_t size = 4 + block % 61;
+    const std::size_t size = bytes_ > 0 ? bytes_ : 4 + block % 61;
+    const std::vector<char> bytes(size);
     if (::write(fd.get(), bytes.data(), size) != static_cast<ssize_t>(size))
       die("write", temporary);
   }

@@ -16,12 +16,14 @@ namespace kvcachefs::sim {
 
 class MountFiles {
  public:
-  // `runtime`: of known_runtimes().
-  MountFiles(const std::string& directory, const std::string& runtime, std::size_t blocks);
+  // `runtime`: of known_runtimes(). `bytes`: of each file; 0: 4 to 64, by the block.
+  MountFiles(const std::string& directory, const std::string& runtime, std::size_t blocks,
+             std::size_t bytes = 0);
 
   // Whether it is there.
   [[nodiscard]] bool probe(BlockId block) const;
-  void load(BlockId block) const;
+  // False: it is gone.
+  [[nodiscard]] bool load(BlockId block) const;
   // `before_lookup` is called before each call that looks up the final name.
   void store(BlockId block, const std::function<void()>& before_lookup) const;
 
@@ -38,6 +40,7 @@ class MountFiles {
   void make_directories(const std::string& path) const;
 
   const Layout layout_;
+  const std::size_t bytes_;
   std::string root_;
   std::vector<std::string> paths_;
   std::unordered_map<std::string, BlockId> by_hash_;

@@ -25,13 +25,7 @@ namespace sim = kvcachefs::sim;
 
 namespace {
 
-constexpr std::int64_t kEntryTimeoutNanos = 1'000'000'000;  // kBlockTimeout
-sim::Pace pace_of(std::int64_t speed) {
-  return {.scheduler_step_ns = 20'000'000 / speed,
-          .prefill_ns = 200'000'000 / speed,
-          .decode_seconds = 2.0 / static_cast<double>(speed),
-          .think_ns = 1'200'000'000};
-}
+constexpr sim::Pace kRealPace{.think_ns = 1'200'000'000};
 
 sim::Grade on_mount(const sim::Trace& trace, const sim::Runtime& runtime, std::size_t in_flight,
                     std::uint64_t seed, const sim::Pace& pace, const std::string& directory) {
@@ -39,12 +33,16 @@ sim::Grade on_mount(const sim::Trace& trace, const sim::Runtime& runtime, std::s
   const sim::MountFiles files(directory, runtime.name, blocks);
   sim::SecondSights sights(trace, [&](sim::BlockId block) { return files.parent(block); });
   sim::MountExecutor executor(
-      runtime, files, blocks, kEntryTimeoutNanos,
+      runtime, files, blocks, sim::kEntryTimeoutNanos,
       {.looked_up = [&](sim::BlockId block) { sights.looked_up(block); },
        .published = [&](sim::BlockId block) { sights.published(block); }});
   sim::Engine engine(trace, runtime, in_flight, seed + 1, executor, pace);
   engine.start();
   executor.run_all();
+  if (executor.lost() > 0) {
+    std::fprintf(stderr, "%zu blocks were gone when they were loaded\n", executor.lost());
+    std::exit(1);
+  }
   return sights.grade();
 }
 
@@ -71,10 +69,10 @@ int main(int argc, char** argv) {
   const sim::Runtime runtime = sim::runtime_named(argv[4]);
   const std::size_t in_flight = number(5);
   const std::uint64_t seed = number(6);
-  const sim::Pace pace = pace_of(speed);
+  const sim::Pace pace = kRealPace.times(speed);
   const sim::Grade mount = on_mount(trace, runtime, in_flight, seed, pace, argv[1]);
   const sim::Grade simulation =
-      sim::grade_second_sights(trace, runtime, in_flight, seed, kEntryTimeoutNanos, pace);
+      sim::grade_second_sights(trace, runtime, in_flight, seed, sim::kEntryTimeoutNanos, pace);
   std::printf("{");
   print("mount", mount);
   std::printf(", ");

@@ -25,7 +25,7 @@ class Cache {
         policy_(run.policy(*learner_)),
         executor_(run.runtime, run.trace.parents.size(), run.seed, /*entry_timeout_ns=*/0,
                   [this](const Call& call) { see(call); }),
-        engine_(run.trace, run.runtime, run.in_flight, run.seed + 1, executor_) {}
+        engine_(run.trace, run.runtime, run.in_flight, run.seed + 1, executor_, run.pace) {}
 
   PolicyGrade play() {
     engine_.start();

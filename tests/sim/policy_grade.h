@@ -8,6 +8,7 @@
 #include <string>
 
 #include "fs/evict/policy.h"
+#include "tests/sim/engine.h"
 #include "tests/sim/runtime.h"
 
 namespace kvcachefs::sim {
@@ -26,6 +27,7 @@ struct PolicyRun {
   std::size_t capacity = 0;  // blocks; one is evicted when one more is published
   MakePolicy policy;
   std::uint64_t seed = 1;
+  Pace pace = {};
   // After so many requests what the learner knows is lost, but for its snapshots of what is stored,
   // and the policy begins anew.
   std::size_t restart_after = SIZE_MAX;

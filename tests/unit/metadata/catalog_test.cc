@@ -36,6 +36,7 @@ class Borrowed : public Store {
   Result<void> write(const WriteBatch& batch) override { return store_.write(batch); }
   Result<void> sync() override { return store_.sync(); }
   [[nodiscard]] std::uint64_t memory_bytes() const override { return store_.memory_bytes(); }
+  [[nodiscard]] std::uint64_t disk_bytes() const override { return store_.disk_bytes(); }
 
  private:
   Store& store_;
@@ -53,6 +54,7 @@ class Broken : public Store {
   Result<void> write(const WriteBatch&) override { return error(); }
   Result<void> sync() override { return error(); }
   [[nodiscard]] std::uint64_t memory_bytes() const override { return 0; }
+  [[nodiscard]] std::uint64_t disk_bytes() const override { return 0; }
 
  private:
   Error error() const { return fail(code_, "broken on purpose"); }

@@ -64,6 +64,18 @@ TEST(FreeSpace, AdmitsEverythingAgainOnceThereIsRoom) {
   EXPECT_TRUE(std::filesystem::exists(mount / "reserve"));
 }
 
+TEST(FreeSpace, KnowsWhatTheFilesOccupyWithoutTheReserve) {
+  const TempMount mount("size=256m");
+  FreeSpace space;
+  ASSERT_OK(space.open(mount.path()));
+  ASSERT_OK(space.admit(false));
+  ASSERT_TRUE(std::filesystem::exists(mount / "reserve"));
+  EXPECT_EQ(0u, space.used());
+  testing::write_file(mount / "000004.log", std::string(100'000, 'x'));
+  EXPECT_EQ(100'000u, space.used());
+  EXPECT_EQ(100'000u, space.used()) << "a listing does not go on where the last one ended";
+}
+
 TEST(FreeSpace, NeedsItsDirectory) {
   FreeSpace space;
   EXPECT_ERROR(ENOENT, space.open("/var/tmp/kvcachefs-test-missing/db"));

@@ -35,7 +35,7 @@ std::string describe(TestVolume& volume) {
   return out.str();
 }
 
-// What the last run left is counted: until then only what is free below bounds the mount.
+// What the last run left is counted.
 void start(TestVolume& volume) {
   volume.start();
   ASSERT_TRUE(TestVolume::wait_for([&] { return volume->room_on(0).usage.complete; }));
@@ -171,8 +171,12 @@ TEST(Evictor, CountsWhatTheLastRunLeft) {
   TestVolume volume(small());
   start(volume);
   fill(volume, 20);
+  TestVolume::wait_for([&] { return volume->room_on(0).usage.settling == 0; });
   volume.stop_cleanly();
   volume.run();
+  // Before the walk, by what that run has written down.
+  EXPECT_FALSE(volume->room_on(0).usage.complete);
+  EXPECT_EQ(static_cast<std::int64_t>(kBudget - 20 * kFile), volume->room_on(0).room.bytes);
   start(volume);
   EXPECT_EQ(20 * kFile, used(volume));
   EXPECT_EQ(20 * kFile, volume->room_on(0).usage.evictable);

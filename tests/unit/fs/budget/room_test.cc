@@ -40,6 +40,18 @@ TEST(Room, WhatStaysFreeStaysFreeWhoeverFillsIt) {
   EXPECT_EQ(-static_cast<std::int64_t>(2 * kGiB), room.bytes);
 }
 
+TEST(Room, TheDatabaseIsPartOfTheSize) {
+  const DeviceLimits limits{.size = 10 * kGiB, .min_free = {.bytes = 0, .percent = 5}};
+  const Room room = room_of(limits, filesystem(100 * kGiB, 80 * kGiB), 4 * kGiB, kGiB);
+  EXPECT_EQ(9 * kGiB, room.budget);
+  EXPECT_EQ(static_cast<std::int64_t>(5 * kGiB), room.bytes);
+  EXPECT_EQ(5 * kGiB, room_of(limits, filesystem(100 * kGiB, 80 * kGiB), 0, 8 * kGiB).budget);
+  // A database that grows takes from a share as it takes from what is free.
+  const Room before = room_of({}, filesystem(100 * kGiB, 50 * kGiB), 0);
+  const Room after = room_of({}, filesystem(100 * kGiB, 48 * kGiB), 0, 2 * kGiB);
+  EXPECT_EQ(before.budget, after.budget + 2 * kGiB);
+}
+
 TEST(Room, ABudgetIsNeverMoreThanThereIs) {
   const Room room = room_of({.size = 500 * kGiB, .min_free = {.bytes = 5 * kGiB, .percent = 0}},
                             filesystem(100 * kGiB, 90 * kGiB), 0);

@@ -162,6 +162,30 @@ TEST(Usage, AWalkCountsWhatWasThereAndStepsCountOnce) {
   EXPECT_EQ(1000U, sums.leaving);
 }
 
+TEST(Usage, WhatTheLastRunSaidHoldsUntilItIsCounted) {
+  Usage usage(2);
+  usage.begin_walk(100);
+  EXPECT_FALSE(usage.on(0).known);
+  usage.believe({50'000, 7'000});
+  EXPECT_TRUE(usage.on(0).known);
+  EXPECT_FALSE(usage.on(0).complete);
+  EXPECT_EQ(50'000U, usage.on(0).all());
+  EXPECT_EQ(7'000U, usage.on(1).all());
+  // One of before goes, and a new one comes.
+  usage.nameless(5, copy(6, 10'000), false);
+  EXPECT_EQ(50'000U, usage.on(0).all()) << "it is leaving";
+  usage.reaped(5, 6);
+  EXPECT_EQ(40'000U, usage.on(0).all());
+  usage.made(101, 0, 0);
+  usage.sealed(101, copy(102, 4'096));
+  EXPECT_EQ(44'096U, usage.on(0).all());
+  usage.walked(copy(7, 39'000));
+  EXPECT_EQ(44'096U, usage.on(0).all());
+  usage.end_walk();
+  EXPECT_EQ(0U, usage.on(0).believed);
+  EXPECT_EQ(43'096U, usage.on(0).all()) << "what was said is forgotten";
+}
+
 TEST(Usage, AnotherWalkTakesTheFirstOnesPlace) {
   Usage usage(1);
   start_empty(usage);
