@@ -351,6 +351,13 @@ class Mount:
             raise MountError("umount returned and the mount is still there")
         self.check_sanitizers()
 
+    def backing_files(self):
+        """The paths of all objects, in the order of their making: ids increase."""
+        found = [os.path.join(folder, name)
+                 for folder, _, names in os.walk(os.path.join(self.nvme, "objects"))
+                 for name in names]
+        return sorted(found, key=os.path.basename)
+
     def kill(self, unmount=True):
         """SIGKILLs the daemon, waits until it is gone and detaches the dead mount."""
         if PLAIN:

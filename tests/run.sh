@@ -11,6 +11,7 @@
 #   mount        real mounts: POSIX behaviour, replays of runtimes, command line
 #   runtimes     real programs on a mount
 #   crash        kill -9, killed at the Nth system call, power cut
+#   soak         everything at once on a small budget, for two minutes; what must not grow does not
 #   conformance  pjdfstest and fsx (needs cargo >= 1.85)
 #   asan tsan    unit, contract and the short mount and crash tests with sanitizers
 #   libfuse314   the build against the installed libfuse, short mount tests
@@ -23,7 +24,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 
-default_labels=(style unit contract fuzz mount runtimes crash conformance asan tsan libfuse314)
+default_labels=(style unit contract fuzz mount runtimes crash soak conformance asan tsan libfuse314)
 labels=()
 pytest_arguments=()
 while [ $# -gt 0 ]; do
@@ -208,9 +209,11 @@ wait_fuzz() {
   fi
 }
 
-label_mount() { can_mount && build release "${programs[@]}" order_mount && python_for mount && suite mount; }
+label_mount() { can_mount && build release "${programs[@]}" order_mount policy_mount && python_for mount && suite mount; }
 label_runtimes() { can_mount && build release "${programs[@]}" && python_for runtimes && suite runtimes; }
 label_crash() { can_mount && build release "${programs[@]}" && python_for crash && suite crash; }
+
+label_soak() { can_mount && build release "${programs[@]}" && python_for soak && suite soak; }
 
 label_conformance() {
   can_mount && build release "${programs[@]}" && python_for conformance && suite conformance

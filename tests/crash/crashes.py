@@ -4,6 +4,7 @@ import contextlib
 import os
 import select
 import signal
+import stat
 
 import kvmount
 import model
@@ -90,3 +91,51 @@ def check_killed(root, replays):
         wrong += lines
     assert not wrong, "after the kill:\n" + "\n".join(wrong)
     return states
+
+
+def _occupied(mount):
+    """What each object occupies, in bytes."""
+    found = []
+    for path in mount.backing_files():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.lstat(path).st_blocks * 512)
+    return found
+
+
+def _named_files(root):
+    """How many regular files the names below root lead to."""
+    found = set()
+    for folder, _, names in os.walk(root):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                status = os.lstat(os.path.join(folder, name))
+                if stat.S_ISREG(status.st_mode):
+                    found.add(status.st_ino)
+    return len(found)
+
+
+def check_space(mount):
+    """After a while all is sealed, reaped and counted, and the evictor has no reason to go on; then
+    each object has a name, and the budget says what is on the disk. Returns (objects, bytes)."""
+    seen = {}
+
+    def settled():
+        status = mount.status()
+        tier = status["tiers"][0]
+        budget = tier["budget"]
+        files = _occupied(mount)
+        seen.update(unsealed=status["counts"]["unsealed"], leaving=budget["leaving"],
+                    missing=max(budget["headroom"] - budget["room"], 0),
+                    used=budget["used"], occupied=sum(files),
+                    objects=tier["objects"], files=len(files))
+        # What the last run has left to the reaper is no user's, and not counted as leaving.
+        seen.update(named=kvmount.run_as(_named_files, mount.mnt))
+        return (seen["unsealed"] == seen["leaving"] == seen["missing"] == 0 and
+                seen["used"] == seen["occupied"] and
+                seen["objects"] == seen["files"] == seen["named"])
+
+    try:
+        kvmount.wait_until(settled, 15, "the budget, the disk and the names to agree")
+    except TimeoutError as late:
+        raise AssertionError(f"{late}: {seen}") from None
+    return seen["objects"], seen["occupied"]

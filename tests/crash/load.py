@@ -17,7 +17,6 @@ import sys
 import time
 
 WAYS = ("plain", "append", "mmap", "fallocate", "direct")
-MAX_FILES = 32  # per worker: the check after each crash reads all of them
 # What a caller may see from a daemon that was killed or a disk that was shut down.
 CRASH_ERRNOS = {
     errno.ENOTCONN, errno.ECONNABORTED, errno.ECONNREFUSED, errno.EIO, errno.ESTALE,
@@ -104,6 +103,12 @@ class AckLog:
 
 class Worker:
     """Draws operations from the seed, and keeps what it was told is there."""
+
+    DRAWS = (("store", 40), ("create", 5), ("rewrite", 10), ("patch", 3), ("append", 12),
+             ("unlink", 10), ("link", 4), ("symlink", 2), ("mkdir", 3), ("rmdir", 2),
+             ("rename", 6), ("rename_dir", 2), ("exchange", 3), ("chmod", 3),
+             ("setxattr", 3), ("read", 15))
+    MAX_FILES = 32  # The check after each crash reads all of them.
 
     def __init__(self, root, log, seed, state, round_id, profile):
         self.root = root
@@ -349,13 +354,8 @@ class Worker:
                 raise AssertionError(f"read back wrong bytes from {self.full(path)}")
 
     def step(self):
-        draws = (("store", 40), ("create", 5), ("rewrite", 10), ("patch", 3), ("append", 12),
-                 ("unlink", 10), ("link", 4), ("symlink", 2), ("mkdir", 3), ("rmdir", 2),
-                 ("rename", 6), ("rename_dir", 2), ("exchange", 3), ("chmod", 3),
-                 ("setxattr", 3), ("read", 15))
-        names, weights = zip(*draws)
-        name = self.rng.choices(names, weights)[0]
-        if len(self.files()) > MAX_FILES and name in ("store", "create", "link"):
+        name = self.rng.choices(*zip(*self.DRAWS))[0]
+        if len(self.files()) > self.MAX_FILES and name in ("store", "create", "link"):
             name = "unlink"
         if name == "read":
             self.read_back()

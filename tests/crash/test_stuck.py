@@ -40,32 +40,27 @@ def _look(path):
                           check=False).returncode
 
 
-def _backing_files(mount):
-    return {os.path.join(top, name)
-            for top, _, names in os.walk(f"{mount.nvme}/objects") for name in names}
-
-
 def test_the_next_mount_ends_a_stuck_daemon(mounts, tmp_path, data_path):
     # A worker of /dev/fuse that is delayed leaves the others free; a ring serves one processor.
     mount = mounts(foreground=False, data_path=data_path, transport="dev")
     os.mkdir(f"{mount.mnt}/d")
     with open(f"{mount.mnt}/kept", "wb") as file:
         file.write(b"kept")
-    before = _backing_files(mount)
+    before = set(mount.backing_files())
     with open(f"{mount.mnt}/d/lost", "wb") as file:
         file.write(b"lost")
-    (backing,) = _backing_files(mount) - before
+    (backing,) = set(mount.backing_files()) - before
     lost = os.open(f"{mount.mnt}/d/lost", os.O_PATH)
     os.unlink(backing)
     daemon = mount.pid()
-    before = _backing_files(mount)
+    before = set(mount.backing_files())
     tracer = strace.Attached(daemon, strace.delay_command(str(tmp_path / "trace"), "openat2",
                                                           LONG_S))
     # It has the directory's lock in the kernel; the look finds the other file lost, and the notifier
     # wants that lock.
     creator = kvmount.Child(_create, f"{mount.mnt}/d/new")
     try:
-        kvmount.wait_until(lambda: _backing_files(mount) - before, 30, "the create to be delayed")
+        kvmount.wait_until(lambda: set(mount.backing_files()) - before, 30, "the create to be delayed")
         assert kvmount.run_as(_look, f"/proc/{os.getpid()}/fd/{lost}", seconds=20) != 0
         kvmount.wait_until(lambda: _states(daemon).get("kv-notifier") == "D", 30,
                            "the notifier to wait in the kernel")

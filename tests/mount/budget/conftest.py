@@ -3,6 +3,7 @@
 import contextlib
 import os
 import subprocess
+import tempfile
 
 import pytest
 
@@ -22,12 +23,16 @@ def runs(pid):
 
 @pytest.fixture
 def limited(request):
-    """limited(size, disk, mkfs=…, **arguments of Mount): a started Mount; `mount.disk` is its LoopFs."""
+    """limited(size, disk, mkfs=…, **arguments of Mount): a started Mount; `mount.disk` is its LoopFs.
+    `exact`: the database is elsewhere, for it would be a part of the budget."""
     with contextlib.ExitStack() as stack:
 
-        def start(size=192 * MIB, disk=512 * MIB, mkfs=(), **arguments):
+        def start(size=192 * MIB, disk=512 * MIB, mkfs=(), exact=False, **arguments):
             below = stack.enter_context(kvmount.LoopFs("ext4", size=disk, mkfs=mkfs))
             arguments.setdefault("name", request.node.name)
+            if exact:
+                arguments["state"] = stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix="kvcachefs-state-", dir="/var/tmp"))
             mount = kvmount.Mount(nvme=os.path.join(below.path, "nvme"), size=size, **arguments)
             mount.create()
             stack.callback(mount.close)

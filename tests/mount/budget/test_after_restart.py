@@ -46,10 +46,6 @@ def check_oldest_went(keys, left):
     assert left[0] >= keys[max(len(keys) - len(left) - AT_ONCE, 0)], (left[0], keys[-len(left)])
 
 
-def backing_files(mount):
-    return sum(len(names) for _, _, names in os.walk(f"{mount.nvme}/objects"))
-
-
 def check_counts(mount):
     """What the status tells is what is on the disk."""
     watch.wait_calm(mount)
@@ -57,7 +53,7 @@ def check_counts(mount):
     seen = []
 
     def agrees():
-        seen[:] = [mount.status()["tiers"][0]["objects"], backing_files(mount)]
+        seen[:] = [mount.status()["tiers"][0]["objects"], len(mount.backing_files())]
         return seen[0] == seen[1]
 
     try:

@@ -184,7 +184,7 @@ def test_what_a_crawler_reads_has_a_lease(limited, seed):
 @pytest.mark.short
 def test_a_flood_of_lookups_ends_its_own_leases_first(limited, seed):
     """Leases hold half of the budget at most."""
-    mount = limited(size=BUDGET, disk=256 * MIB)
+    mount = limited(size=BUDGET, disk=256 * MIB, exact=True)
     files = list(put(mount, [f"f{n:03}" for n in range(80)]).values())
     most = BUDGET // 2 // MIB
     calm, flooded = files[70:78], files[:70]

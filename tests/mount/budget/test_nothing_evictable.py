@@ -178,6 +178,8 @@ def test_eight_writers_that_do_not_give_up(limited):
     assert longest[1] <= LONGEST_S
     assert wrong == []
     watch.wait_calm(mount)
+    # What is refused is removed by and by: that makes no room for others again and again.
+    assert watch.budget(mount)["used"] <= BUDGET + 4 * MIB
     content = stores.Content(0)
     for name, size in kvmount.run_as(stores.names, mount.mnt).items():
         if not name.endswith(".new"):

@@ -87,7 +87,7 @@ def told(mount, *words):
 
 @pytest.mark.short
 def test_no_cleaner_starts_while_all_is_evictable(limited):
-    mount = limited(size=BUDGET, disk=256 * MIB)
+    mount = limited(exact=True, size=BUDGET, disk=256 * MIB)
     fill(mount, f"{mount.mnt}/cache", 3 * BUDGET // 2)
     assert watch.budget(mount)["used"] > BUDGET * 8 // 10, "not full: this proves nothing"
     space = os.statvfs(mount.mnt)
@@ -106,7 +106,7 @@ def test_no_cleaner_starts_while_all_is_evictable(limited):
 
 def test_no_cleaner_starts_during_a_flood(limited, seed):
     """What is closed may go, although its seal comes later."""
-    mount = limited(size=BUDGET, disk=384 * MIB)
+    mount = limited(exact=True, size=BUDGET, disk=384 * MIB)
     jobs = stores.make_jobs(random.Random(seed), 4 * BUDGET, [64 * KIB, 2 * MIB])
     with watch.Sampler(lambda: len(starting(mount))) as cleaners, \
             watch.Sampler(lambda: watch.available_bytes(mount.mnt)) as free:
@@ -117,7 +117,7 @@ def test_no_cleaner_starts_during_a_flood(limited, seed):
 
 
 def test_leases_are_not_subtracted(limited):
-    mount = limited(size=BUDGET, disk=256 * MIB)
+    mount = limited(exact=True, size=BUDGET, disk=256 * MIB)
     fill(mount, f"{mount.mnt}/cache", BUDGET // 2)
 
     def look_up():
@@ -156,7 +156,7 @@ KEPT = {"fsynced": fsynced, "keep": told_before("keep"), "pin": told_before("pin
 
 @pytest.mark.parametrize("how", KEPT)
 def test_cleaners_start_when_kept_files_fill_it(limited, how):
-    mount = limited(size=BUDGET, disk=256 * MIB)
+    mount = limited(exact=True, size=BUDGET, disk=256 * MIB)
     folder = f"{mount.mnt}/kept"
     KEPT[how](mount, folder)
     everyone = [cleaner.__name__ for cleaner in CLEANERS]
@@ -173,7 +173,7 @@ def test_cleaners_start_when_kept_files_fill_it(limited, how):
 
 
 def test_unpinned_files_are_free_again(limited):
-    mount = limited(size=BUDGET, disk=256 * MIB)
+    mount = limited(exact=True, size=BUDGET, disk=256 * MIB)
     told_before("pin")(mount, f"{mount.mnt}/kept")
     assert starting(mount) != []
     told(mount, "unpin", f"{mount.mnt}/kept")
@@ -182,7 +182,7 @@ def test_unpinned_files_are_free_again(limited):
 
 @pytest.mark.short
 def test_what_is_being_written_is_not_free(limited, data_path):
-    mount = limited(size=BUDGET, disk=256 * MIB, data_path=data_path)
+    mount = limited(exact=True, size=BUDGET, disk=256 * MIB, data_path=data_path)
     before = watch.available_bytes(mount.mnt)
     with open(f"{mount.mnt}/f", "wb", buffering=0) as file:
         file.write(bytes(32 * MIB))
@@ -196,7 +196,7 @@ def test_what_is_being_written_is_not_free(limited, data_path):
 
 def test_du_is_truthful(limited):
     """The same calls on the mount and on ext4; bytes by du, and of each file by st_blocks."""
-    mount = limited(size=BUDGET, disk=256 * MIB)
+    mount = limited(exact=True, size=BUDGET, disk=256 * MIB)
 
     def occupy(folder):
         with open(f"{folder}/small", "wb") as file:

@@ -52,7 +52,7 @@ def there(root, jobs, seed, layout="vllm"):
 @pytest.mark.parametrize("layout", ["vllm", "plain"] if kvmount.FULL else ["vllm"])
 def test_a_flood_evicts_its_own(limited, layout, seed):
     """Also after a restart, and although the other's files are the oldest by far."""
-    mount = limited(size=BUDGET, disk=DISK, options=LEASE)
+    mount = limited(exact=True, size=BUDGET, disk=DISK, options=LEASE)
     quiet = tenant(mount, "quiet", "share=40%")
     loud = tenant(mount, "loud", "share=30%")
     chance = random.Random(seed)
@@ -80,7 +80,7 @@ def test_a_flood_evicts_its_own(limited, layout, seed):
 
 @pytest.mark.short
 def test_what_is_borrowed_is_given_back(limited, data_path, seed):
-    mount = limited(size=BUDGET, disk=DISK, options=LEASE, data_path=data_path)
+    mount = limited(exact=True, size=BUDGET, disk=DISK, options=LEASE, data_path=data_path)
     a = tenant(mount, "a", "share=50%")
     b = tenant(mount, "b", "share=50%")
     chance = random.Random(seed)
@@ -100,7 +100,7 @@ def test_what_is_borrowed_is_given_back(limited, data_path, seed):
     [("vllm", "stopped"), ("plain", "killed")] if kvmount.FULL else []))
 def test_a_restart_knows_whose_the_files_are(limited, layout, end, seed):
     """What goes is the last run's, of who has too much: not what is oldest."""
-    mount = limited(size=BUDGET, disk=DISK, options=LEASE)
+    mount = limited(exact=True, size=BUDGET, disk=DISK, options=LEASE)
     quiet = tenant(mount, "quiet", "share=50%")
     loud = tenant(mount, "loud", "share=10%")
     chance = random.Random(seed)
@@ -122,7 +122,7 @@ def test_a_restart_knows_whose_the_files_are(limited, layout, end, seed):
 
 @pytest.mark.limit(200)
 def test_a_quota(limited, seed):
-    mount = limited(size=BUDGET, disk=DISK, options=LEASE)
+    mount = limited(exact=True, size=BUDGET, disk=DISK, options=LEASE)
     quota = BUDGET // 8
     a = tenant(mount, "a", f"quota={quota}")
     chance = random.Random(seed)
@@ -176,7 +176,7 @@ def load_over_and_over(root, jobs, layout, stop, out):
 @pytest.mark.limit(300)
 def test_a_tenants_hits_stay_while_others_flood(limited, seed):
     """One writes 30 times its share, and a user of no tenant misses and opens without end."""
-    mount = limited(size=BUDGET, disk=DISK, options=LEASE)
+    mount = limited(exact=True, size=BUDGET, disk=DISK, options=LEASE)
     quiet = tenant(mount, "quiet", "share=50%")
     loud = tenant(mount, "loud", "share=10%")
     chance = random.Random(seed)
@@ -203,7 +203,7 @@ def test_a_tenants_hits_stay_while_others_flood(limited, seed):
 
 
 def test_only_root_says_how_large_it_is(limited):
-    mount = limited(size=BUDGET, disk=DISK)
+    mount = limited(exact=True, size=BUDGET, disk=DISK)
     a = tenant(mount, "a", "share=20%")
     os.chown(a, 65534, 65534)
 

@@ -7,21 +7,17 @@ import time
 import kvmount
 
 
-class Sampler:
-    """The largest and smallest of a figure while the `with` lasts."""
+class Looks:
+    """Calls `look` every so many seconds while the `with` lasts."""
 
-    def __init__(self, figure):
-        self._figure = figure
+    def __init__(self, look, seconds):
+        self._look, self._seconds = look, seconds
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run)
-        self.highest = self.lowest = figure()
-        self.samples = 0
 
     def _run(self):
-        while not self._done.wait(0.005):
-            value = self._figure()
-            self.highest, self.lowest = max(self.highest, value), min(self.lowest, value)
-            self.samples += 1
+        while not self._done.wait(self._seconds):
+            self._look()
 
     def __enter__(self):
         self._thread.start()
@@ -30,6 +26,21 @@ class Sampler:
     def __exit__(self, *_):
         self._done.set()
         self._thread.join()
+
+
+class Sampler(Looks):
+    """The largest and smallest of a figure."""
+
+    def __init__(self, figure):
+        super().__init__(self._sample, 0.005)
+        self._figure = figure
+        self.highest = self.lowest = figure()
+        self.samples = 0
+
+    def _sample(self):
+        value = self._figure()
+        self.highest, self.lowest = max(self.highest, value), min(self.lowest, value)
+        self.samples += 1
 
 
 def used_bytes(path):

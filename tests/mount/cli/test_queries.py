@@ -1,6 +1,5 @@
 """`kvcachefs find`, `ls` and `tree`: on a live mount, and offline on its state directory."""
 
-import glob
 import json
 import os
 import random
@@ -311,10 +310,6 @@ def test_no_daemon(mounts):
     assert len(lines(mount, "ls", mount.mnt)) == 1
 
 
-def backing_files(mount):
-    return len(glob.glob(f"{mount.nvme}/objects/*/*"))
-
-
 def counted(mount):
     return mount.status()["tiers"][0]["objects"]
 
@@ -324,10 +319,10 @@ def test_status_counts_objects_exactly(mounts):
     kvmount.wait_until(lambda: counted(mount) == 0, 30, "the first count")
     for number in range(600):
         put(mount, f"sg/{sglang(number)}")
-    assert counted(mount) == 600 == backing_files(mount)
+    assert counted(mount) == 600 == len(mount.backing_files())
 
     def agree(expected):
-        kvmount.wait_until(lambda: counted(mount) == backing_files(mount) == expected, 30,
+        kvmount.wait_until(lambda: counted(mount) == len(mount.backing_files()) == expected, 30,
                            f"{expected} objects, counted {counted(mount)}")
 
     for number in range(0, 600, 3):

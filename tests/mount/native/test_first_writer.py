@@ -26,11 +26,6 @@ def read_all(mount, seed):
             for index in range(HASHES)}
 
 
-def backing_files(mount):
-    objects = f"{mount.nvme}/objects"
-    return sum(len(os.listdir(f"{objects}/{part}")) for part in os.listdir(objects))
-
-
 def race(mount, seed):
     """Returns (successes, looks, the writer of each hash)."""
     go, going = os.pipe()
@@ -89,7 +84,7 @@ def test_one_copy_of_each_hash(mounts, data_path, transport, seed):
     assert counts["duplicates"] == successes - HASHES
     assert 0 < counts["duplicates_of_other_size"] <= counts["duplicates"]
     # What came second goes, without anybody asking the kernel to forget it.
-    kvmount.wait_until(lambda: backing_files(mount) == HASHES, LIMIT_S, "the end of all others")
+    kvmount.wait_until(lambda: len(mount.backing_files()) == HASHES, LIMIT_S, "the end of all others")
     kvmount.drop_caches(2)
     assert read_all(mount, seed) == winners
     mount.crash()

@@ -4,6 +4,7 @@ The backing files lie on a loop device; FIEMAP tells where in its image. The ima
 filesystem is not mounted, so that no page cache knows better.
 """
 
+import ctypes
 import fcntl
 import mmap
 import os
@@ -14,6 +15,13 @@ import kvmount
 _FS_IOC_FIEMAP = 0xC020660B  # _IOWR('f', 11, struct fiemap)
 _SYNC, _LAST = 1, 1
 _HEADER, _EXTENT = "=QQLLLL", "=QQQQQLLLL"
+
+# Python's own mappings keep a descriptor each.
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
+                      ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 BLOCK = 4096
 CHUNK = 256 << 10
@@ -127,9 +135,3 @@ def wait_sealed(mount):
     kvmount.wait_until(lambda: mount.status()["counts"]["unsealed"] == 0, 60, "seals")
 
 
-def backing_files(mount):
-    """Their paths, in the order of their making: ids increase."""
-    found = [os.path.join(folder, name)
-             for folder, _, names in os.walk(os.path.join(mount.nvme, "objects"))
-             for name in names]
-    return sorted(found, key=os.path.basename)

@@ -16,13 +16,6 @@ SIZE = 2 * damage.CHUNK + 100
 SECONDS = 60 if kvmount.FULL else 6
 
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
-                       ctypes.c_long]
-_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-
-
 class Mapping:
     """A file that was written, mapped and closed. (Python's own mappings keep a descriptor.)"""
 
@@ -30,7 +23,7 @@ class Mapping:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         os.write(fd, content)
         self.size = len(content)
-        self.address = _libc.mmap(None, self.size, mmap.PROT_READ | mmap.PROT_WRITE,
+        self.address = damage.libc.mmap(None, self.size, mmap.PROT_READ | mmap.PROT_WRITE,
                                   mmap.MAP_SHARED, fd, 0)
         os.close(fd)
         assert self.address != ctypes.c_void_p(-1).value
@@ -38,13 +31,13 @@ class Mapping:
 
     def close(self):
         if self.address:
-            _libc.munmap(self.address, self.size)
+            damage.libc.munmap(self.address, self.size)
         self.address = None
 
 
 def uncache(mount):
     """The backing files' clean pages leave the page cache."""
-    for path in damage.backing_files(mount):
+    for path in mount.backing_files():
         fd = os.open(path, os.O_RDONLY)
         os.fdatasync(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -133,7 +126,7 @@ def test_other_times_and_modes_of_backing_files_are_no_damage(mounts, data_path)
         file.write(content)
     damage.wait_sealed(mount)
     mount.stop()
-    (backing,) = damage.backing_files(mount)
+    (backing,) = mount.backing_files()
     os.chmod(backing, 0o640)
     mount.start()
     for _ in range(2):

@@ -34,7 +34,7 @@ def store(mount, contents):
         with open(os.path.join(mount.mnt, name), "wb") as file:
             file.write(content)
     damage.wait_sealed(mount)
-    return dict(zip(contents, damage.backing_files(mount), strict=True))
+    return dict(zip(contents, mount.backing_files(), strict=True))
 
 
 @contextlib.contextmanager

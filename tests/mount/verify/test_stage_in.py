@@ -66,7 +66,7 @@ class Blocks:
                 file.write(content)
             os.rename(path + ".tmp", path)
         damage.wait_sealed(mount)
-        self.backing = damage.backing_files(mount)
+        self.backing = mount.backing_files()
         forget(self.backing)
         # A lookup that the kernel still has asks us nothing.
         kvmount.drop_caches(2)
