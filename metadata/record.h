@@ -35,7 +35,7 @@ enum InodeFlag : std::uint32_t {
   kInodeFsynced =
       1u << 0,  // fsynced once (sticky): a crash leaves what the backing filesystem left
   kInodePoisoned = 1u << 1,  // its writing failed: its name is a miss
-  kInodeKeep = 1u << 2,      // fsynced, or changed after publication: an application's file
+  kInodeKeep = 1u << 2,      // fsynced, or truncated after publication: an application's file
   kInodeHasAcl = 1u << 3,    // has at least one POSIX ACL xattr
   kInodeHasXattr = 1u << 4,  // has at least one xattr
   // Published as prefix/<hash>: its bytes do not change any more.

@@ -21,6 +21,9 @@ namespace {
 // kernel asks for the rest.
 constexpr std::uint64_t kMostCopiedAtOnce = 64ull << 20;
 
+// The bytes are not there; others (EINVAL of O_DIRECT, EFBIG) say that the call was wrong.
+bool is_of_disk(int code) { return code == ENOSPC || code == EDQUOT || code == EIO; }
+
 }  // namespace
 
 Result<std::size_t> Files::read(OpenFile& file, std::span<std::byte> out,
@@ -76,7 +79,7 @@ Result<std::size_t> Files::write(OpenFile& file, std::span<const std::byte> data
     if (put < 0 && done > 0) break;
     if (put < 0) {
       const Error failed = fail_errno("write");
-      if (failed.code == ENOSPC) poison(*file.inode);
+      if (is_of_disk(failed.code)) poison(*file.inode, failed.code);
       return failed;
     }
     done += static_cast<std::size_t>(put);
@@ -91,23 +94,28 @@ Result<void> Files::check_room(OpenFile& file, int fd, std::uint64_t end) {
   struct stat backing {};
   if (::fstat(fd, &backing) != 0) return fail_errno("status of a backing file");
   if (end <= static_cast<std::uint64_t>(backing.st_size)) return {};
-  poison(*file.inode);
+  poison(*file.inode, ENOSPC);
   return fail(ENOSPC, "the budget is used, and nothing can be evicted");
 }
 
 // A write of a new file has failed: it will not be whole. An application's own file has its errors by
 // itself.
-void Files::poison(Inode& inode) {
+void Files::poison(Inode& inode, int code) {
   const std::lock_guard lock(inode.mutex);
   if (inode.record.state != DataState::kUnpublished) return;
-  if (const Result<void> marked = kvcachefs::poison(core_, inode); !marked.ok()) {
+  if (const Result<void> marked = kvcachefs::poison(core_, inode, code); !marked.ok()) {
     inode.record.flags |= kInodePoisoned;
     log_warn("poison not recorded inode={} errno={}", inode.number, marked.error().code);
   }
 }
 
 Result<void> Files::make_durable(Inode& inode, int fd) {
-  if (::fdatasync(fd) != 0) return fail_errno("fdatasync");
+  if (::fdatasync(fd) != 0) {
+    const Error failed = fail_errno("fdatasync");
+    // The kernel tells it once: the seal's fdatasync would find nothing wrong.
+    if (is_of_disk(failed.code)) poison(inode, failed.code);
+    return failed;
+  }
   {
     const std::lock_guard lock(inode.mutex);
     if (is_unsealed(inode.record.state) || (inode.record.flags & kInodeFsynced) == 0) {

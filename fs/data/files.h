@@ -62,7 +62,7 @@ class Files {
   Result<bool> is_empty_and_unfinished(Inode& inode);
   Result<void> check_unfinished(Inode& inode);
   Result<void> check_room(OpenFile& file, int fd, std::uint64_t end);
-  void poison(Inode& inode);
+  void poison(Inode& inode, int code);
   void store_done(Inode& inode);
   static std::optional<std::uint32_t> device_of(Inode& inode);
 

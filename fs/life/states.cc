@@ -52,7 +52,6 @@ Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& 
 
 Result<void> prepare_publication(Core& core, InodeNumber number, InodeRecord& record,
                                  const struct stat& backing, Edit& edit) {
-  if ((record.flags & kInodePoisoned) != 0) return fail(EIO, "its writing failed");
   record.stamp = stamp_of(backing);
   if (record.state != DataState::kUnpublished) return {};
   enter_state(number, record, DataState::kPublished, edit);
@@ -80,7 +79,13 @@ Result<void> begin_change(Core& core, Inode& inode, Change change) {
   return commit_record(core, inode, std::move(next), std::move(edit));
 }
 
-Result<void> poison(Core& core, Inode& inode) {
+Result<void> check_written(const Inode& inode) {
+  if ((inode.record.flags & kInodePoisoned) == 0) return {};
+  return fail(inode.write_errno, "its writing failed");
+}
+
+Result<void> poison(Core& core, Inode& inode, int code) {
+  if ((inode.record.flags & kInodePoisoned) == 0) inode.write_errno = code;
   InodeRecord next = inode.record;
   next.flags |= kInodePoisoned;
   Edit edit;
@@ -97,7 +102,7 @@ Result<void> note_danger(Core& core, Inode& inode) {
       !inode.device || core.budget.danger(*inode.device) == inode.danger_at_open ||
       (inode.record.flags & kInodePoisoned) != 0)
     return {};
-  TRY(poison(core, inode));
+  TRY(poison(core, inode, ENOSPC));
   log_error("poisoned inode={}: its disk was all but full while it was written", inode.number);
   return fail(ENOSPC, "the disk was all but full");
 }
@@ -114,6 +119,7 @@ Result<void> publish_locked(Core& core, Inode& inode) {
   InodeRecord next = inode.record;
   Edit edit;
   TRY(note_danger(core, inode));
+  TRY(check_written(inode));
   const bool replaces = next.previous_object != kNoObject;
   TRY(prepare_publication(core, inode.number, next, backing, edit));
   TRY(commit_record(core, inode, std::move(next), std::move(edit)));

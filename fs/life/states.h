@@ -40,9 +40,12 @@ void count_unsealed(Core& core, DataState before, DataState after) noexcept;
 // Errors: those of Knowledge::treatment().
 Result<Treatment> note_policy(Core& core, Inode& inode);
 
-// A write of a file that is not published has failed: it will not be. The caller holds the inode's lock. Errors:
-// as commit_record().
-Result<void> poison(Core& core, Inode& inode);
+// A write of a file that is not published has failed with `code`: it will not be. The caller holds the inode's
+// lock. Errors: as commit_record().
+Result<void> poison(Core& core, Inode& inode, int code);
+// Errors: the code of the write that failed, EIO when that was before this mount (poisoned). The caller holds
+// the inode's lock.
+Result<void> check_written(const Inode& inode);
 
 // Makes a record that was committed what the inode is. The caller holds the inode's lock.
 void store_record(Core& core, Inode& inode, InodeRecord&& next);
@@ -52,8 +55,7 @@ void store_record(Core& core, Inode& inode, InodeRecord&& next);
 Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit);
 
 // The step to `published`, or a new stamp for a file that is published already. `backing` is
-// its status now. The old object of a rewrite goes to the orphans. Errors: EIO (poisoned: its
-// writing failed).
+// its status now. The old object of a rewrite goes to the orphans. The file is not poisoned.
 Result<void> prepare_publication(Core& core, InodeNumber number, InodeRecord& record,
                                  const struct stat& backing, Edit& edit);
 
@@ -68,7 +70,7 @@ enum class Change : std::uint8_t { kWrite, kTruncate, kTimes };
 Result<void> begin_change(Core& core, Inode& inode, Change change);
 
 // Publishes a file that a FLUSH, rename or link has reached; a new stamp when it changed since
-// the last one, nothing otherwise. Takes the inode's lock. Errors: EIO (poisoned, or the
+// the last one, nothing otherwise. Takes the inode's lock. Errors: those of check_written(), EIO (the
 // backing file fails), ENOENT (the backing file is missing), ENOSPC.
 Result<void> publish(Core& core, Inode& inode);
 // The same for a caller that holds the lock.

@@ -32,7 +32,7 @@ struct Changes {
 // A rename of a file that was never published publishes it, in the same commit: a crash shows
 // either neither or both.
 Result<void> publish_with(Core& core, Inode& inode, Changes& changes, Edit& edit) {
-  if ((inode.record.flags & kInodePoisoned) != 0) return fail(EIO, "its writing failed");
+  TRY(check_written(inode));
   if (!is_unsealed(inode.record.state)) return {};
   Tier* tier = TRY(core.devices->of(inode));
   const struct stat backing = TRY(tier->status(inode.record.object));

@@ -15,6 +15,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -90,6 +91,11 @@ struct Inode {
   std::atomic<std::uint8_t> tenant{0};
   // Of an unpublished file that is open for writing: what Budget::danger() was then.
   std::uint64_t danger_at_open = 0;
+  // What close, fsync and rename of a poisoned file say: the error of the write that failed.
+  int write_errno = EIO;
+  // Of a directory that was made with nothing in it: what lookups that ended at its absence were taken for
+  // (Knowledge::became()), until its first block is made. 0: nothing.
+  std::uint64_t absent = 0;
   // An object whose bytes are not the sealed ones: nobody opens it any more.
   ObjectId damaged_object = kNoObject;
   // The backing id of `record.object`, 0: none is registered. One per object: the kernel

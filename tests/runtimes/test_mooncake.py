@@ -18,13 +18,16 @@ import wheels
 OBJECTS = 96 if kvmount.FULL else 12
 SIZE = 1 << 20
 
-# For small and few objects, quickly: a bucket would wait for hundreds of objects, a heartbeat takes 10 s.
-SMALL = {"MOONCAKE_OFFLOAD_HEARTBEAT_INTERVAL_SECONDS": "1",
-         "MOONCAKE_OFFLOAD_BUCKET_KEYS_LIMIT": "1",
-         "MOONCAKE_OFFLOAD_LOCAL_BUFFER_SIZE_BYTES": str(64 << 20),
-         "MOONCAKE_GLOBAL_SEGMENT_SIZE": str(2 * OBJECTS * SIZE + (32 << 20)),
-         "MOONCAKE_LOCAL_BUFFER_SIZE": str(64 << 20), "MOONCAKE_LOCAL_HOSTNAME": "127.0.0.1",
-         "MOONCAKE_PROTOCOL": "tcp"}
+
+def small(objects):
+    """For small and few objects, quickly: a bucket would wait for hundreds of objects, a heartbeat
+    takes 10 s."""
+    return {"MOONCAKE_OFFLOAD_HEARTBEAT_INTERVAL_SECONDS": "1",
+            "MOONCAKE_OFFLOAD_BUCKET_KEYS_LIMIT": "1",
+            "MOONCAKE_OFFLOAD_LOCAL_BUFFER_SIZE_BYTES": str(64 << 20),
+            "MOONCAKE_GLOBAL_SEGMENT_SIZE": str(2 * objects * SIZE + (32 << 20)),
+            "MOONCAKE_LOCAL_BUFFER_SIZE": str(64 << 20), "MOONCAKE_LOCAL_HOSTNAME": "127.0.0.1",
+            "MOONCAKE_PROTOCOL": "tcp"}
 
 
 def free_ports(count):
@@ -37,9 +40,10 @@ def free_ports(count):
 
 
 class Cluster:
-    """A master and a client for each directory, with the settings of a recipe."""
+    """A master and a client for each directory, with the settings of a recipe; `more`: others of the
+    environment."""
 
-    def __init__(self, python, recipe, directories, log):
+    def __init__(self, python, recipe, directories, log, objects=OBJECTS, more=None):
         wheel = wheels.mooncake()
         program = os.path.join(wheel, "mooncake", "mooncake_master")
         os.chmod(program, 0o755)
@@ -55,8 +59,8 @@ class Cluster:
             for directory in directories:
                 os.makedirs(directory, exist_ok=True)
                 self.clients.append(tiers.Tier(
-                    python, "mooncake_store", {"wheel": wheel, "count": OBJECTS, "bytes": SIZE},
-                    {**recipe.environment, **SMALL, "MOONCAKE_MASTER": f"127.0.0.1:{rpc}",
+                    python, "mooncake_store", {"wheel": wheel, "count": objects, "bytes": SIZE},
+                    {**recipe.environment, **small(objects), **(more or {}), "MOONCAKE_MASTER": f"127.0.0.1:{rpc}",
                      "MOONCAKE_OFFLOAD_FILE_STORAGE_PATH": directory}))
             for client in self.clients:
                 client.ready()

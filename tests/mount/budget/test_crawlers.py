@@ -212,7 +212,7 @@ class Press:
                                   uid=STORING_USER, seconds=SECONDS)
             assert done["errors"] == []
             self.stored += batch
-            watch.wait_calm(self._mount)
+            watch.wait_at_rest(self._mount)
             if status()["dropped"]["room"]["files"] >= wanted:
                 return
         raise AssertionError("nothing is evicted")

@@ -119,3 +119,20 @@ def wait_calm(mount):
         kvmount.wait_until(calm, 15, "calm")
     except TimeoutError as late:
         raise TimeoutError(f"{late}: {seen}") from None
+
+
+def wait_at_rest(mount):
+    """Calm, there is room enough, and nothing was evicted for as long as the evictor takes to look
+    again: what is there now stays while it is listed or read."""
+    wait_calm(mount)
+    last = None
+
+    def rests():
+        nonlocal last
+        status = mount.status()
+        room, files = status["tiers"][0]["budget"], status["dropped"]["room"]["files"]
+        if room["room"] < room["headroom"] or last is None or last[0] != files:
+            last = files, time.monotonic()
+        return time.monotonic() - last[1] >= 1.5
+
+    kvmount.wait_until(rests, 60, "the end of evictions")

@@ -384,6 +384,43 @@ def test_refused_writes_cost_their_own_files(lying, data_path):
     check_all_is_well(store, refused)
 
 
+def fsync_and_rename(path, content, before):
+    """{call: its errno's name}"""
+    told = {}
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    os.posix_fallocate(fd, 0, len(content))
+    before()
+    os.write(fd, content)
+    for call, *args in ((os.fsync, fd), (os.close, fd), (os.rename, path, path + ".done")):
+        try:
+            call(*args)
+            told[call.__name__] = None
+        except OSError as error:
+            told[call.__name__] = kvmount.errno_name(error.errno)
+    return told
+
+
+def test_a_refused_fsync_is_the_last_word(lying, data_path):
+    """The kernel tells a failed write-back once. Who goes on all the same gets no name for it."""
+    store = lying(data_path=data_path)
+    contents = make_contents(store.chance, (0, 2))
+    store.put({name_of(0): contents[name_of(0)]})
+    known = set(store.mount.backing_files())
+    path = store.path(name_of(2))
+
+    def refuse():
+        backing, = set(store.mount.backing_files()) - known
+        store.lie([("refuse", at, at + length, 0) for _, at, length in damage.extents(backing)])
+
+    told = fsync_and_rename(path, contents[name_of(2)], refuse)
+    assert told == {"fsync": "EIO", "close": "EIO", "rename": "EIO"}
+    store.tell_the_truth()
+    kvmount.wait_until(lambda: not os.path.exists(path), 20, "the miss")
+    store.forget()
+    assert store.load("read") == {name_of(0): "right"}
+    kvmount.wait_until(lambda: store.mount.status()["tiers"][0]["state"] == "well", 20, "the disk")
+
+
 def test_these_lies_are_believed_without_verification(lying):
     store = lying("--verify", "off")
     contents = make_contents(store.chance, range(24))
