@@ -54,7 +54,7 @@ std::int64_t Knowledge::now() const noexcept {
 }
 
 NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
-  NameLook seen{.block = {}, .age = places_.age()};
+  NameLook seen{.block = {}, .fan_out = {}, .age = places_.age()};
   if (!catalog_.is_told() && !catalog_.is_told_policy() && !may_be_recognized(name))
     return seen;
   const auto place = places_.of(directory);
@@ -66,7 +66,7 @@ NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
   if (!path.empty()) path += '/';
   path += name;
   const std::optional<Recognized> file = recognize(path, (*place)->told);
-  if (!file || file->kind != NameKind::kBlock) return seen;
+  if (!file || (file->kind != NameKind::kBlock && file->kind != NameKind::kFanOut)) return seen;
   BlockName block{.temporary = file->temporary,
                   .hash = std::string(file->prefix_hash),
                   .series = uses_.series_of(file->runtime, file->model),
@@ -77,7 +77,7 @@ NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
     const std::string final_name = final_path(*file);
     block.number = block_number(directory, name_in(final_name));
   }
-  seen.block = std::move(block);
+  (file->kind == NameKind::kBlock ? seen.block : seen.fan_out) = std::move(block);
   return seen;
 }
 
@@ -235,6 +235,15 @@ void Knowledge::looked_up(const BlockName& block, pid_t thread, bool hit) {
   uses_.looked_up(block.series, hit);
   if (block.tenant != 0) tenants_.looked_up(block.tenant, hit);
   note(hit ? order::Note::What::kHit : order::Note::What::kMiss, block.number, thread);
+}
+
+void Knowledge::became(std::uint64_t absent, std::uint64_t block) {
+  if (block == 0) return;
+  feed_.note({.what = order::Note::What::kBecame,
+              .name = block,
+              .caller = {},
+              .when_ns = now(),
+              .was = absent});
 }
 
 void Knowledge::store_began(std::uint64_t block, pid_t thread) {

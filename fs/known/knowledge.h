@@ -45,6 +45,9 @@ struct BlockName {
 // What a name was taken for, and when: places change.
 struct NameLook {
   std::optional<BlockName> block;
+  // A directory that is made with its first block. While it is not there, a lookup of the block ends at it: so
+  // it stands for the block until that is stored (became()).
+  std::optional<BlockName> fan_out;
   std::uint64_t age = 0;  // of Places
   TenantSlot tenant = 0;
 };
@@ -99,6 +102,8 @@ class Knowledge {
   // ---- after the commit: what happened, and by whom. Noted; the learner is told a moment later ----
 
   void looked_up(const BlockName& block, pid_t thread, bool hit);
+  // The first block is made in a directory whose absence lookups have met: `absent` is what they were taken for.
+  void became(std::uint64_t absent, std::uint64_t block);
   void store_began(std::uint64_t block, pid_t thread);
   void stored(std::uint64_t block);
   // The blocks among the inode's names are this tenant's from now on. Not under an inode's lock. Errors:

@@ -54,6 +54,9 @@ constexpr bool may_end_with(const Item& item, unsigned byte) noexcept {
     case Field::kHashInteger:
     case Field::kHex:
       return is_hex(byte);
+    case Field::kRank:
+    case Field::kWorld:
+    case Field::kGroup:
     case Field::kPosition:
     case Field::kDigits:
       return is_digit(byte);

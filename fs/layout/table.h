@@ -80,6 +80,10 @@ inline constexpr Row kRows[] = {
      FilePolicy::kCache, kImmutable,
      "vllm-project/vllm vllm/v1/kv_offload/file_mapper.py:get_file_name, "
      "tiering/fs/io.py:_get_tmp_suffix @017e9f4"},
+    {Runtime::kVllm, NameKind::kFanOut, "{model}_{hex:12}_r{rank}/{hex:3}", kNoTemporary,
+     FilePolicy::kCache, kPlain, "as its blocks"},
+    {Runtime::kVllm, NameKind::kFanOut, "{model}_{hex:12}_r{rank}/{hex:3}/{hex:2}_g{group}",
+     kNoTemporary, FilePolicy::kCache, kPlain, "as its blocks"},
     // A few hundred bytes that say what the directory of the same name holds.
     {Runtime::kVllm, NameKind::kCompanion, "{model}_{hex:12}/config.json", kNoTemporary,
      FilePolicy::kKeep, kPlain,
@@ -95,11 +99,23 @@ inline constexpr Row kRows[] = {
      kRandom, FilePolicy::kCache, kImmutable,
      "llm-d/llm-d-kv-cache kv_connectors/llmd_fs_backend/llmd_fs_backend/file_mapper.py:"
      "get_file_name, csrc/storage/backends/fs_io/file_io.cpp:tmp_file_suffix @7be76e1"},
+    {Runtime::kLlmd, NameKind::kFanOut,
+     "{model/}/block_size_{digits}_blocks_per_file_{digits}/"
+     "tp_{ways}_pp_size_{ways}_pcp_size_{ways}/rank_{rank}/{any}/{hex:3}",
+     kNoTemporary, FilePolicy::kCache, kPlain, "as its blocks"},
+    {Runtime::kLlmd, NameKind::kFanOut,
+     "{model/}/block_size_{digits}_blocks_per_file_{digits}/"
+     "tp_{ways}_pp_size_{ways}_pcp_size_{ways}/rank_{rank}/{any}/{hex:3}/{hex:2}",
+     kNoTemporary, FilePolicy::kCache, kPlain, "as its blocks"},
     // Newer ones use vLLM's names; untold these are taken for vLLM's, which is the same in all else.
     {Runtime::kLlmd, NameKind::kBlock,
      "{model}_{hex:12}_r{rank}/{hash[0:3]}/{hash[3:5]}_g{group}/{hash:16-128}.bin", kRandom,
      FilePolicy::kCache, kImmutable | kToldOnly,
      "llm-d/llm-d-kv-cache kv_connectors/llmd_fs_backend @7be76e1"},
+    {Runtime::kLlmd, NameKind::kFanOut, "{model}_{hex:12}_r{rank}/{hex:3}", kNoTemporary,
+     FilePolicy::kCache, kToldOnly, "as its blocks"},
+    {Runtime::kLlmd, NameKind::kFanOut, "{model}_{hex:12}_r{rank}/{hex:3}/{hex:2}_g{group}",
+     kNoTemporary, FilePolicy::kCache, kToldOnly, "as its blocks"},
     {Runtime::kLlmd, NameKind::kCompanion, "{model}_{hex:12}/config.json", kNoTemporary,
      FilePolicy::kKeep, kToldOnly,
      "llm-d/llm-d-kv-cache kv_connectors/llmd_fs_backend @7be76e1"},

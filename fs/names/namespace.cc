@@ -137,10 +137,12 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
   }
   if (name.size() > kLongestName) return fail(ENAMETOOLONG, "name");
   const std::optional<DentryRecord> dentry = TRY(core_.catalog.find_dentry(parent, name));
-  const std::optional<BlockName> block = core_.knowledge.block_of(parent, name);
-  if (block && miss_timeout_s != nullptr) *miss_timeout_s = kBlockTimeout;
+  const NameLook seen = core_.knowledge.look(parent, name);
+  const std::optional<BlockName>& block = seen.block;
+  const std::optional<BlockName>& wanted_block = block ? block : seen.fan_out;
+  if (wanted_block && miss_timeout_s != nullptr) *miss_timeout_s = kBlockTimeout;
   if (!dentry) {
-    if (block) core_.knowledge.looked_up(*block, caller.pid, false);
+    if (wanted_block) core_.knowledge.looked_up(*wanted_block, caller.pid, false);
     core_.counters.lookup_misses.fetch_add(1, std::memory_order_relaxed);
     return fail(ENOENT, "no such name");
   }
@@ -194,6 +196,17 @@ Result<void> Namespace::finish_drop(InodeNumber parent, std::string_view name) {
   return drop_names(core_, inode->number, reason);
 }
 
+// Lookups of a block have ended at the first directory of its path that was not there; each that is made
+// hands that on to what is first made in it. The caller holds both locks.
+void Namespace::hand_absence_on(Inode& directory, Inode& made, const NameLook& seen) {
+  if (seen.fan_out) {
+    made.absent = std::exchange(directory.absent, 0);
+    if (made.absent == 0) made.absent = seen.fan_out->number;
+  } else if (made.is_file() && seen.block && directory.absent != 0) {
+    core_.knowledge.became(std::exchange(directory.absent, 0), seen.block->number);
+  }
+}
+
 Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view name,
                                         const NewInode& what, const Caller& caller) {
   const bool nameless = name.empty();
@@ -214,6 +227,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   Edit edit;
   Made made;
   NameLook seen;
+  if (S_ISDIR(what.mode)) seen = core_.knowledge.look(parent, name);
   if (S_ISREG(what.mode) && !nameless) {
     seen = core_.knowledge.look(parent, name);
     made.block = seen.block;
@@ -295,6 +309,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
     made.inode->being_stored.store(!made.block->temporary, std::memory_order_relaxed);
   }
   made.inode->creator = caller.pid;
+  hand_absence_on(*directory, *made.inode, seen);
   return made;
 }
 

@@ -45,6 +45,7 @@ class Namespace {
     std::string_view target;
     DataState state = DataState::kNone;
   };
+  void hand_absence_on(Inode& directory, Inode& made, const NameLook& seen);
   Result<Made> make(InodeNumber parent, std::string_view name, const NewInode& what,
                     const Caller& caller);
   // The entry of an inode in memory, with one lookup counted.

@@ -32,6 +32,12 @@ void OpenHeads::stored(NameRef name, std::int64_t now_ns) noexcept {
   }
 }
 
+void OpenHeads::renamed(NameRef from, std::uint64_t to) noexcept {
+  for (std::size_t i = 0; i < indices_.size(); ++i) {
+    if (indices_[i] == from.index && heads_[i].name == from.name) heads_[i].name = to;
+  }
+}
+
 Stamp OpenHeads::lowest(Stamp stamp, std::int64_t now_ns) noexcept {
   for (const Head& head : heads_) {
     if (is_open(head, now_ns)) stamp = std::min(stamp, head.stamp);

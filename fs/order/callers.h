@@ -70,6 +70,7 @@ class OpenHeads {
  public:
   void add(NameRef name, Stamp stamp, std::int64_t now_ns);
   void stored(NameRef name, std::int64_t now_ns) noexcept;
+  void renamed(NameRef from, std::uint64_t to) noexcept;
   // The lowest stamp of those that are open, at most `stamp`.
   Stamp lowest(Stamp stamp, std::int64_t now_ns) noexcept;
 

@@ -49,6 +49,11 @@ void Learner::raise(std::uint64_t name, std::uint64_t stamp) {
   state_->raise_stored(name, stamp);
 }
 
+void Learner::rename(std::uint64_t from, std::uint64_t to) {
+  const std::lock_guard lock(mutex_);
+  state_->rename(from, to);
+}
+
 void Learner::set_group(std::uint64_t name, Group group) {
   const std::lock_guard lock(mutex_);
   state_->set_group(name, group);

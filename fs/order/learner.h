@@ -118,6 +118,9 @@ class Learner {
   // A lookup of any kind (lookup, access, stat), also one that turns out to be the beginning of
   // an open or a store. A miss that the same process repeats within 30 s teaches nothing.
   void probe(std::uint64_t name, const Caller& caller, Lookup result, std::int64_t now_ns);
+  // What was looked up as `from`, and is not stored, is `to` in truth: what was learned of it is of `to` from
+  // now on, unless that is known already.
+  void rename(std::uint64_t from, std::uint64_t to);
   // The first call of a store: the create, under whatever temporary name.
   void store_start(std::uint64_t name, const Caller& caller, std::int64_t now_ns);
   // The rename to the final name, or the first close: the name is stored.

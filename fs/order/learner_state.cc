@@ -147,6 +147,15 @@ void LearnerState::raise_stored(std::uint64_t name, Stamp stamp) {
   if (index != kNoName && names_[index].stored == 1) raise(index, stamp);
 }
 
+void LearnerState::rename(std::uint64_t from, std::uint64_t to) {
+  const NameIndex index = names_.find(from);
+  if (index == kNoName || names_[index].stored == 1 || names_.find(to) != kNoName) return;
+  NameRecord& record = names_[index];
+  if (Process* process = callers_.process_at(record.process); process != nullptr)
+    process->open_heads.renamed(NameRef{index, from}, to);
+  names_.rename(index, to);
+}
+
 void LearnerState::set_group(std::uint64_t name, Group group) {
   const NameIndex index = names_.find(name);
   if (index != kNoName) orders_.set_group(index, group);

@@ -36,6 +36,7 @@ class LearnerState {
   Climb load(std::uint64_t name, const Caller& caller, std::int64_t now_ns);
   void used(std::uint64_t name, std::int64_t now_ns);
   void raise_stored(std::uint64_t name, Stamp stamp);
+  void rename(std::uint64_t from, std::uint64_t to);
   void set_group(std::uint64_t name, Group group);
   void forget(std::uint64_t name);
   void enumerated(const Caller& caller, std::int64_t now_ns);

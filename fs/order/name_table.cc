@@ -31,19 +31,36 @@ NameIndex NameTable::insert(std::uint64_t name) {
   record = NameRecord{};
   record.name = name;
   record.live = 1;
-  const std::uint64_t hash = mix(name);
+  put_in_table(index);
+  return index;
+}
+
+void NameTable::rename(NameIndex index, std::uint64_t name) {
+  take_from_table(index);
+  (*this)[index].name = name;
+  put_in_table(index);
+}
+
+void NameTable::erase(NameIndex index) noexcept {
+  take_from_table(index);
+  NameRecord& record = (*this)[index];
+  record.live = 0;
+  record.parent = free_ & kIndexMask;
+  free_ = index;
+}
+
+void NameTable::put_in_table(NameIndex index) {
+  const std::uint64_t hash = mix((*this)[index].name);
   Segment& segment = segment_of(hash);
   // 85 % of the slots.
   if ((segment.used + 1) * 20 > segment.line_count * kSlots * 17) grow(segment);
   place(segment, hash, index);
   ++segment.used;
   ++size_;
-  return index;
 }
 
-void NameTable::erase(NameIndex index) noexcept {
-  NameRecord& record = (*this)[index];
-  const std::uint64_t hash = mix(record.name);
+void NameTable::take_from_table(NameIndex index) noexcept {
+  const std::uint64_t hash = mix((*this)[index].name);
   Segment& segment = segment_of(hash);
   const std::uint32_t wanted = slot_of(index, hash);
   std::uint32_t at = home(segment, hash);
@@ -62,9 +79,6 @@ void NameTable::erase(NameIndex index) noexcept {
   }
   --segment.used;
   --size_;
-  record.live = 0;
-  record.parent = free_ & kIndexMask;
-  free_ = index;
 }
 
 std::size_t NameTable::memory_bytes() const noexcept {

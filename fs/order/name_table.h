@@ -28,6 +28,8 @@ class NameTable {
   [[nodiscard]] NameIndex find(std::uint64_t name) const noexcept;
   // A record with all but its name zero; kNoName when the table is full. The name must be new.
   NameIndex insert(std::uint64_t name);
+  // Another name for the same record; it must be new. References with the old one do not find it any more.
+  void rename(NameIndex index, std::uint64_t name);
   // The record must be in no list.
   void erase(NameIndex index) noexcept;
 
@@ -82,6 +84,8 @@ class NameTable {
   const Segment& segment_of(std::uint64_t hash) const noexcept { return segments_[hash >> 54]; }
 
   static void place(Segment& segment, std::uint64_t hash, NameIndex index) noexcept;
+  void put_in_table(NameIndex index);
+  void take_from_table(NameIndex index) noexcept;
   void grow(Segment& segment);
   NameIndex take_record();
 

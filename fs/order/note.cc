@@ -27,6 +27,9 @@ void tell(Learner& learner, const Note& note) {
     case Note::What::kGrouped:
       learner.set_group(note.name, note.group);
       break;
+    case Note::What::kBecame:
+      learner.rename(note.was, note.name);
+      break;
     case Note::What::kListed:
       learner.enumerated(note.caller, note.when_ns);
       break;

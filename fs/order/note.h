@@ -20,12 +20,14 @@ struct Note {
     kRemoved,
     kListed,
     kGrouped,  // it is in `group` from now on
+    kBecame,   // what was looked up as `was` is `name`
   };
   What what = What::kHit;
   std::uint64_t name = 0;  // of all but kListed
-  Caller caller;           // of none to kStored, kRemoved and kGrouped
+  Caller caller;           // of none to kStored, kRemoved, kGrouped and kBecame
   std::int64_t when_ns = 0;
-  Group group = 0;  // of kGrouped
+  Group group = 0;        // of kGrouped
+  std::uint64_t was = 0;  // of kBecame
 };
 
 // Makes the learner's call that the note stands for.

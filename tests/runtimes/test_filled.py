@@ -2,7 +2,7 @@
 evicted between their runs is a miss to them, never an error and never other bytes.
 
 Each run is a process of its own, as after a restart of the engine. What it stores is the next part of
-the blocks; then it loads those, and some that earlier runs have stored.
+the blocks; then it loads those, and another process loads what the run before has stored.
 """
 
 import contextlib
@@ -99,19 +99,22 @@ def test_storage_classes(kind, filling, running, venv_python):
             assert tier.ask("load", new) == ["right"] * step
         if run == 0:
             continue
-        with start() as tier:  # The last run's, and the first's: there it ends.
-            for numbers in (range(new.start - step, new.start), range(step)):
-                found = tier.ask("find", numbers)
-                assert tier.ask("load", numbers[:found]) == ["right"] * found
-                behind = tier.ask("load", numbers[found:])  # A whole batch may be a miss for one.
-                assert set(behind) <= {"right", "absent"}
-                hits += found
-                misses += step - found
+        with start() as tier:  # What has gone of the last run's are the ends of its prefix.
+            last = range(new.start - step, new.start)
+            found = tier.ask("find", last)
+            assert tier.ask("load", last[:found]) == ["right"] * found
+            behind = tier.ask("load", last[found:])  # A whole batch may be a miss for one.
+            assert set(behind) <= {"right", "absent"}
+            hits += found
+            misses += step - found
         if run == RUNS // 2:
             filling.remount()
     print(f"{hits} blocks found, {misses} missed, {dropped(filling)} files evicted after the remount")
-    assert hits >= (RUNS - 1) * step // 2 and misses >= step
-    with start() as tier:  # And what was missed is computed and stored again.
+    # Who looks up the run before makes it younger than the last one: of every second run much is there.
+    assert hits >= RUNS // 2 * step // 4
+    wait_for_the_ends_of_leases(filling)
+    with start() as tier:  # And what is missed is computed and stored again.
+        assert tier.ask("find", range(step)) == 0
         assert tier.ask("save", range(step))
         assert tier.ask("load", range(step)) == ["right"] * step
     assert_well(filling)
@@ -173,7 +176,7 @@ def test_mooncake_buckets(filling, running, venv_python, tmp_path):
         running.append(cluster.kill)
         return cluster
 
-    step = objects // RUNS
+    step = objects // 20
     for begin in range(0, objects, step):
         if begin % (5 * step) == 0:
             cluster = start()

@@ -8,7 +8,6 @@ MountExecutor::MountExecutor(const Runtime& runtime, const MountFiles& files,
                              std::size_t blocks, std::int64_t entry_timeout_ns, Watcher watcher)
     : files_(files),
       entry_timeout_ns_(entry_timeout_ns),
-      hides_misses_(runtime.directory_each),
       watcher_(std::move(watcher)),
       known_until_ns_(blocks) {
   for (const std::size_t threads : runtime.pools) {
@@ -108,7 +107,7 @@ std::vector<BlockId> MountExecutor::perform(const Task& task) {
       hit = files_.load(block);
       if (!hit) ++lost_;
     }
-    if (asks && (hit || !hides_misses_)) {
+    if (asks) {
       kernel_knows(block);
       watcher_.looked_up(block);
     }

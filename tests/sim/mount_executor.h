@@ -71,7 +71,6 @@ class MountExecutor : public Executor {
 
   const MountFiles& files_;
   const std::int64_t entry_timeout_ns_;
-  const bool hides_misses_;
   const Watcher watcher_;
   // By block: until when the kernel knows its name.
   std::vector<std::atomic<std::int64_t>> known_until_ns_;

@@ -43,9 +43,6 @@ struct Runtime {
   bool stop_at_miss = false;
   // A block that a request in flight wants is not looked up again.
   bool skips_in_flight = false;
-  // A store makes the directory, which nearly always is of this block alone: a lookup before that
-  // ends at the missing directory, and nobody learns which block was meant.
-  bool directory_each = false;
 };
 
 std::vector<Runtime> known_runtimes();

@@ -17,7 +17,6 @@ VirtualExecutor::VirtualExecutor(const Runtime& runtime, std::size_t blocks, std
       stored_(blocks),
       looked_up_ns_(blocks),
       entry_timeout_ns_(entry_timeout_ns),
-      hides_misses_(entry_timeout_ns > 0 && runtime.directory_each),
       random_(seed),
       sink_(std::move(sink)) {
   std::uint32_t tid = kProcess;

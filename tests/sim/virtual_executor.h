@@ -64,8 +64,7 @@ class VirtualExecutor : public Executor {
   std::int64_t exponential(double mean_us);
   std::int64_t lognormal(double median_ms);
   [[nodiscard]] bool kernel_knows(BlockId block) const {
-    return now_ns_ - looked_up_ns_[block] < entry_timeout_ns_ ||
-           (hides_misses_ && !stored_[block]);
+    return now_ns_ - looked_up_ns_[block] < entry_timeout_ns_;
   }
   void look_up_again(BlockId block, std::uint32_t tid);
   void emit(CallType type, BlockId block, std::uint32_t tid);
@@ -74,7 +73,6 @@ class VirtualExecutor : public Executor {
   std::vector<bool> stored_;
   std::vector<std::int64_t> looked_up_ns_;
   const std::int64_t entry_timeout_ns_;
-  const bool hides_misses_;
   std::mt19937_64 random_;
   CallSink sink_;
   std::priority_queue<Event, std::vector<Event>, Later> events_;

@@ -33,7 +33,7 @@ FIGURES = [
     Figure("catalog", MIB, 0.10, (4 if kvmount.FULL else 12) * MIB, 32 * MIB,
            "tables in memory fill up and are written out: a sawtooth; and its cache fills up, for "
            "longer than the short run. At most --metadata-memory"),
-    Figure("order", MIB, 0, 1 * MIB if kvmount.FULL else 16 * MIB, 18 * MIB,
+    Figure("order", MIB, 0, 2 * MIB if kvmount.FULL else 16 * MIB, 18 * MIB,
            "what is gone is remembered for ten minutes, up to 16 MiB: that is longer than the "
            "short run, and shorter than a quarter and a half of the long one"),
     Figure("inodes", 1, 0, 512, 2048,

@@ -239,6 +239,42 @@ void look_up_all(TestVolume& volume, unsigned count) {
     static_cast<void>(volume->lookup(kRootInode, lmcache_name(i), kRoot).ok());
 }
 
+// A lookup ends at the first directory that is not there; the first block of that is the one meant.
+TEST_F(KnownRows, AreOfTheLookupsThatEndedAtAMissingDirectory) {
+  constexpr unsigned kBlocks = 12;
+  const InodeNumber model = volume_.mkdir(kRootInode, "m_1a2b3c4d5e6f_r0");
+  const auto digits = [](unsigned i) {  // of block i; every second one has its first directory
+    char text[32];
+    std::snprintf(text, sizeof text, "%03x%02x0123456789a", i * 0x5b & 0xfff, i);
+    return std::string(text);
+  };
+  std::map<unsigned, InodeNumber> made;
+  for (unsigned i = 0; i < kBlocks; i += 2) {
+    const std::string first = digits(i).substr(0, 3);
+    made[i] = volume_.mkdir(model, first);
+    volume_.store_file(volume_.mkdir(made[i], "ff_g0"), first + "ff0123456789a.bin", "x");
+  }
+  for (unsigned i = 0; i < kBlocks; ++i) {
+    const std::string name = digits(i);
+    const Result<Entry> found = i % 2 == 0
+                                    ? volume_->lookup(made[i], name.substr(3, 2) + "_g0", kRoot)
+                                    : volume_->lookup(model, name.substr(0, 3), kRoot);
+    EXPECT_FALSE(found.ok());
+  }
+  std::map<unsigned, InodeNumber> blocks;
+  for (unsigned n = 0; n < kBlocks; ++n) {
+    const unsigned i = (n * 7 + 5) % kBlocks;  // in another order
+    const std::string name = digits(i);
+    if (i % 2 == 1) made[i] = volume_.mkdir(model, name.substr(0, 3));
+    const InodeNumber last = volume_.mkdir(made[i], name.substr(3, 2) + "_g0");
+    blocks[i] = volume_.store_file(last, name + ".bin", "x");
+  }
+  for (unsigned i = 1; i < kBlocks; ++i)
+    EXPECT_EQ(digits(i - 1), must(volume_->get_xattr(blocks[i], "user.kvcachefs.parent"))) << i;
+  // Lookups of what stays away are of no file.
+  EXPECT_EQ(kBlocks + kBlocks / 2, count("all"));
+}
+
 TEST_F(KnownRows, KeepTheLearnedOrderOverARestart) {
   constexpr unsigned kBlocks = 20;
   look_up_all(volume_, kBlocks);

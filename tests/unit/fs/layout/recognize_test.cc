@@ -39,6 +39,25 @@ TEST(Recognize, VllmBlocks) {
   });
 }
 
+TEST(Recognize, VllmFanOut) {
+  expect_all({
+      {"m_1a2b3c4d5e6f_r17/9c4", "vllm fan-out cache model=m rank=17"},
+      {"m_1a2b3c4d5e6f_r17/9c4/1d_g12", "vllm fan-out cache model=m rank=17 group=12"},
+  });
+  for (const char* other : {"m_1a2b3c4d5e6f/9c4", "m_1a2b3c4d5e6f_r17/9c", "9c4",
+                            "m_r0/9c4/1d_g0", "m_1a2b3c4d5e6f_r17/9c4/1d"})
+    EXPECT_EQ("plain", described(other)) << other;
+}
+
+TEST(Recognize, LlmdFanOut) {
+  const std::string above =
+      "gpt2/block_size_16_blocks_per_file_16/tp_4_pp_size_2_pcp_size_1/rank_5/float16/";
+  EXPECT_EQ("llmd fan-out cache model=gpt2 world=8 rank=5", described(above + "9c4"));
+  EXPECT_EQ("llmd fan-out cache model=gpt2 world=8 rank=5", described(above + "9c4/1d"));
+  EXPECT_EQ("llmd fan-out cache model=m rank=0 group=1",
+            described("m_1a2b3c4d5e6f_r0/9c4/1d_g1", Runtime::kLlmd));
+}
+
 TEST(Recognize, VllmCompanions) {
   expect_all({
       {"meta-llama_Llama-3.1-8B_1a2b3c4d5e6f/config.json",

@@ -50,6 +50,41 @@ TEST(Learner, ANameIsStoredFromItsPublicationUntilItIsForgotten) {
   EXPECT_TRUE(calls.victims().empty());
 }
 
+// A missing directory stands for its first block until that is stored.
+TEST(Learner, WhatWasLookedUpUnderAnotherNameIsKnownOfTheRightOne) {
+  ScriptedCalls calls;
+  calls.misses({101, 102, 103});
+  calls.wait(200 * kMillisecond);
+  for (const std::uint64_t name : {3u, 1u, 2u}) {
+    calls.learner.rename(100 + name, name);
+    calls.store({name});
+  }
+  EXPECT_EQ(1u, calls.parent(2));
+  EXPECT_EQ(2u, calls.parent(3));
+  EXPECT_EQ(calls.key(1).stamp, calls.key(3).stamp) << "that of the lookups";
+  EXPECT_EQ((Names{3, 2, 1}), calls.victims());
+  EXPECT_EQ(3u, calls.learner.sizes().names);
+  // All heads are stored: a second later a store is of its own time.
+  calls.wait(2 * kSecond);
+  calls.store({4});
+  EXPECT_GT(calls.key(4).stamp, calls.key(3).stamp);
+}
+
+TEST(Learner, WhatIsKnownIsNotReplacedByAnotherName) {
+  ScriptedCalls calls;
+  calls.first_request({1, 2});
+  calls.misses({101});
+  const EvictionKey before = calls.key(1);
+  calls.learner.rename(101, 1);  // known
+  calls.learner.rename(2, 7);    // stored
+  calls.learner.rename(55, 8);   // never seen
+  EXPECT_EQ(before, calls.key(1));
+  EXPECT_TRUE(calls.learner.eviction_key(2));
+  EXPECT_FALSE(calls.learner.eviction_key(7));
+  calls.store({7, 8});
+  EXPECT_EQ(5u, calls.learner.sizes().names);
+}
+
 TEST(Learner, AHitOrAnOpenShowsThatANameIsStored) {
   ScriptedCalls calls;
   calls.hits({1});
