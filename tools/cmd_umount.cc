@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "backend/base/clock.h"
 #include "backend/base/unique_fd.h"
 #include "fs/answer_probe.h"
 #include "fs/control.h"
@@ -24,6 +25,9 @@ namespace {
 // Longer than the daemon takes to end by itself, as long as nobody uses the mount.
 constexpr std::chrono::milliseconds kEndPatience = std::chrono::seconds{120};
 constexpr std::chrono::milliseconds kAnswerPatience = std::chrono::seconds{5};
+// The kernel lets go of a file, or of what an ended process had, a moment after its user.
+constexpr std::chrono::nanoseconds kBusyPatience = std::chrono::seconds{1};
+constexpr useconds_t kBusyPauseUs = 20'000;
 
 struct UmountArguments {
   std::string path;
@@ -54,6 +58,17 @@ std::string users_of(dev_t device) {
   const auto processes = processes_on(device);
   if (!processes.empty()) return describe(processes);
   return "no process: perhaps another mount, a loop device or a swap file on it";
+}
+
+// 0, or an errno.
+int detach(const FoundMount& mount, int flags) {
+  const std::int64_t deadline = monotonic_now() + kBusyPatience.count();
+  while (::umount2(mount.entry.point.c_str(), flags) != 0) {
+    if (errno != EBUSY) return errno;
+    if (monotonic_now() >= deadline || !processes_on(mount.entry.device).empty()) return EBUSY;
+    ::usleep(kBusyPauseUs);
+  }
+  return 0;
 }
 
 // The daemon has died: what is left is its entry in the mount table.
@@ -116,7 +131,7 @@ int umount(const UmountArguments& arguments) {
   // Opened before the mount goes, so that it cannot be another process by then.
   const UniqueFd daemon = open_process(mount->daemon);
   const int flags = UMOUNT_NOFOLLOW | (arguments.lazy ? MNT_DETACH : 0);
-  if (::umount2(point.c_str(), flags) != 0) return report_failure(*mount, errno);
+  if (const int code = detach(*mount, flags); code != 0) return report_failure(*mount, code);
   if (arguments.lazy) {
     // It would serve what is open for ever: ask it for a bounded end. No answer: it has ended
     // by itself.
