@@ -139,10 +139,11 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
   const std::optional<DentryRecord> dentry = TRY(core_.catalog.find_dentry(parent, name));
   const NameLook seen = core_.knowledge.look(parent, name);
   const std::optional<BlockName>& block = seen.block;
-  const std::optional<BlockName>& wanted_block = block ? block : seen.fan_out;
-  if (wanted_block && miss_timeout_s != nullptr) *miss_timeout_s = kBlockTimeout;
+  if ((block || seen.fan_out) && miss_timeout_s != nullptr) *miss_timeout_s = kBlockTimeout;
   if (!dentry) {
-    if (wanted_block) core_.knowledge.looked_up(*wanted_block, caller.pid, false);
+    if (block) core_.knowledge.looked_up(*block, caller.pid, false);
+    if (seen.fan_out && !stands_for_a_block(parent))
+      core_.knowledge.looked_up(*seen.fan_out, caller.pid, false);
     core_.counters.lookup_misses.fetch_add(1, std::memory_order_relaxed);
     return fail(ENOENT, "no such name");
   }
@@ -194,6 +195,14 @@ Result<void> Namespace::finish_drop(InodeNumber parent, std::string_view name) {
     if (!inode->evicting) reason = DropReason::kPoisoned;
   }
   return drop_names(core_, inode->number, reason);
+}
+
+// A directory without a block: what is looked up in it belongs to the store that makes it.
+bool Namespace::stands_for_a_block(InodeNumber directory) {
+  const InodePtr inode = core_.table.find(directory);
+  if (inode == nullptr) return false;
+  const std::lock_guard lock(inode->mutex);
+  return inode->absent != 0;
 }
 
 // Lookups of a block have ended at the first directory of its path that was not there; each that is made

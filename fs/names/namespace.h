@@ -45,6 +45,7 @@ class Namespace {
     std::string_view target;
     DataState state = DataState::kNone;
   };
+  bool stands_for_a_block(InodeNumber directory);
   void hand_absence_on(Inode& directory, Inode& made, const NameLook& seen);
   Result<Made> make(InodeNumber parent, std::string_view name, const NewInode& what,
                     const Caller& caller);

@@ -275,6 +275,23 @@ TEST_F(KnownRows, AreOfTheLookupsThatEndedAtAMissingDirectory) {
   EXPECT_EQ(kBlocks + kBlocks / 2, count("all"));
 }
 
+// What a store looks up in the directory that it has made is no other block.
+TEST_F(KnownRows, AreLinkedByStoresThatMakeTheirDirectories) {
+  constexpr unsigned kBlocks = 6;
+  const InodeNumber model = volume_.mkdir(kRootInode, "m_1a2b3c4d5e6f_r0");
+  std::string before;
+  for (unsigned i = 1; i <= kBlocks; ++i) {
+    const std::string first = "12" + std::to_string(i);
+    const std::string name = first + "ab0123456789a";
+    const InodeNumber above = volume_.mkdir(model, first);
+    EXPECT_FALSE(volume_->lookup(above, "ab_g0", kRoot).ok());
+    const InodeNumber block =
+        volume_.store_file(volume_.mkdir(above, "ab_g0"), name + ".bin", "x");
+    if (i > 1) EXPECT_EQ(before, must(volume_->get_xattr(block, "user.kvcachefs.parent"))) << i;
+    before = name;
+  }
+}
+
 TEST_F(KnownRows, KeepTheLearnedOrderOverARestart) {
   constexpr unsigned kBlocks = 20;
   look_up_all(volume_, kBlocks);
