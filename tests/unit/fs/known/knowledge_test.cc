@@ -287,7 +287,9 @@ TEST_F(KnownRows, AreLinkedByStoresThatMakeTheirDirectories) {
     EXPECT_FALSE(volume_->lookup(above, "ab_g0", kRoot).ok());
     const InodeNumber block =
         volume_.store_file(volume_.mkdir(above, "ab_g0"), name + ".bin", "x");
-    if (i > 1) EXPECT_EQ(before, must(volume_->get_xattr(block, "user.kvcachefs.parent"))) << i;
+    if (i > 1) {
+      EXPECT_EQ(before, must(volume_->get_xattr(block, "user.kvcachefs.parent"))) << i;
+    }
     before = name;
   }
 }
