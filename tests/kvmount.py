@@ -436,6 +436,9 @@ class Mount:
         with open(os.path.join(self.state, "lock")) as lock:
             return int(lock.read().split()[0])
 
+    def wait_for_the_ends_of_leases(self, seconds):
+        wait_until(lambda: self.status()["counts"]["leases"] == 0, seconds, "the ends of leases")
+
     def status(self):
         """`kvcachefs status --json` as a dict."""
         if PLAIN:

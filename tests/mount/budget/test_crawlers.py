@@ -113,10 +113,6 @@ def counts(mount):
     return mount.status()["counts"]
 
 
-def wait_for_the_ends_of_leases(mount):
-    kvmount.wait_until(lambda: counts(mount)["leases"] == 0, LEASE_S + 30, "the ends of leases")
-
-
 def last_uses(mount):
     """{path: the time that decides when it goes} of all blocks, asked without touching any."""
     words = [os.path.join(kvmount.BIN, "kvcachefs"), "ls", "--json", mount.mnt]
@@ -302,7 +298,7 @@ def test_crawlers_of_a_whole_tree(unflushed, mounts, seed, tmp_path_factory):
         loaded = kvmount.run_as(load, mount.mnt, generations[number], seed, seconds=SECONDS)
         assert loaded == A_GENERATION
     assert counts(mount)["leases"] > 0, "leases are not counted: this would prove nothing"
-    wait_for_the_ends_of_leases(mount)
+    mount.wait_for_the_ends_of_leases(LEASE_S + 30)
     assert mount.status()["dropped"]["room"]["files"] == 0
     order = [one for number, one in enumerate(generations) if number not in LOADED]
     order += [generations[number] for number in LOADED]
@@ -335,7 +331,7 @@ def test_crawlers_of_a_whole_tree(unflushed, mounts, seed, tmp_path_factory):
     assert_same_uses(uses, {path: now[path] for path in listed})
     later = sum(used > uses[path] for path, used in now.items())
     print(f"  of {sum(path in copied for path in now)} blocks that were read {later} count as used")
-    wait_for_the_ends_of_leases(mount)
+    mount.wait_for_the_ends_of_leases(LEASE_S + 30)
     press.evict(A_GENERATION * 8)
     there, pressing = names_there(mount)
     assert pressing == press.stored

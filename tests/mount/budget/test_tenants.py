@@ -87,8 +87,7 @@ def test_what_is_borrowed_is_given_back(limited, data_path, seed):
     first = stores.make_jobs(chance, BUDGET * 80 // 100, SIZES[:1])
     run_flood(a, first, seed)
     assert there(a, first, seed) == len(first), "nobody else wanted the room"
-    kvmount.wait_until(lambda: mount.status()["counts"]["leases"] == 0, 10,
-                       "the end of its leases, and with them of its last second")
+    mount.wait_for_the_ends_of_leases(10)  # And with them of the last second of its files.
     second = stores.make_jobs(chance, BUDGET * 40 // 100, SIZES[:1])
     run_flood(b, second, seed)
     assert there(b, second, seed) == len(second)
