@@ -42,9 +42,9 @@ inline constexpr std::chrono::hours kTrustUnseen{1};
 enum class PolicyBy : std::uint8_t {
   kMount,        // nobody: --policy of the mount
   kLayout,       // the layout that recognises the name
-  kApplication,  // it was fsynced, or truncated after publication: whoever does that needs it again
-  kDirectory,  // the nearest one above that was told
-  kFile,       // it was told itself
+  kApplication,  // it was fsynced, or truncated after publication: who does that needs it again
+  kDirectory,    // the nearest one above that was told
+  kFile,         // it was told itself
 };
 
 struct Treatment {

@@ -47,7 +47,7 @@ enum class FilePolicy : std::uint8_t {
 enum class NameKind : std::uint8_t {
   kBlock,      // the KV of a run of tokens, or a part of it
   kCompanion,  // belongs to blocks and is none: config.json, .metadata, .meta, a probe for O_DIRECT
-  kFanOut,  // a directory between a model's and its blocks', named after the begin of their hashes
+  kFanOut,   // a directory above blocks, named after the begin of their hashes
   kPool,     // many blocks, at offsets that only the runtime knows
   kSession,  // an entry of session/<id>/
 };

@@ -207,12 +207,12 @@ bool Namespace::stands_for_a_block(InodeNumber directory) {
 
 // Lookups of a block have ended at the first directory of its path that was not there; each that is made
 // hands that on to what is first made in it. The caller holds both locks.
-void Namespace::hand_absence_on(Inode& directory, Inode& made, const NameLook& seen) {
+void Namespace::hand_absence_on(Inode& directory, const Made& made, const NameLook& seen) {
   if (seen.fan_out) {
-    made.absent = std::exchange(directory.absent, 0);
-    if (made.absent == 0) made.absent = seen.fan_out->number;
-  } else if (made.is_file() && seen.block && directory.absent != 0) {
-    core_.knowledge.became(std::exchange(directory.absent, 0), seen.block->number);
+    made.inode->absent = std::exchange(directory.absent, 0);
+    if (made.inode->absent == 0) made.inode->absent = seen.fan_out->number;
+  } else if (made.block && directory.absent != 0) {
+    core_.knowledge.became(std::exchange(directory.absent, 0), made.block->number);
   }
 }
 
@@ -236,9 +236,9 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   Edit edit;
   Made made;
   NameLook seen;
-  if (S_ISDIR(what.mode)) seen = core_.knowledge.look(parent, name);
-  if (S_ISREG(what.mode) && !nameless) {
+  if ((S_ISREG(what.mode) || S_ISDIR(what.mode)) && !nameless)
     seen = core_.knowledge.look(parent, name);
+  if (S_ISREG(what.mode) && !nameless) {
     made.block = seen.block;
     if (core_.budget.is_over_quota(seen.tenant)) return fail(EDQUOT, "over its quota");
   }
@@ -318,7 +318,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
     made.inode->being_stored.store(!made.block->temporary, std::memory_order_relaxed);
   }
   made.inode->creator = caller.pid;
-  hand_absence_on(*directory, *made.inode, seen);
+  hand_absence_on(*directory, made, seen);
   return made;
 }
 

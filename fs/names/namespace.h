@@ -46,7 +46,7 @@ class Namespace {
     DataState state = DataState::kNone;
   };
   bool stands_for_a_block(InodeNumber directory);
-  void hand_absence_on(Inode& directory, Inode& made, const NameLook& seen);
+  void hand_absence_on(Inode& directory, const Made& made, const NameLook& seen);
   Result<Made> make(InodeNumber parent, std::string_view name, const NewInode& what,
                     const Caller& caller);
   // The entry of an inode in memory, with one lookup counted.
