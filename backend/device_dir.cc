@@ -458,9 +458,11 @@ Result<void> DeviceDir::trim_quarantine() {
     return std::tie(a.since.tv_sec, a.since.tv_nsec, a.name) <
            std::tie(b.since.tv_sec, b.since.tv_nsec, b.name);
   });
+  std::uint64_t most = kMostQuarantinedBytes;
+  if (info_.size_limit_bytes > 0) most = std::min(most, info_.size_limit_bytes / 16);
   std::size_t left = copies.size();
   for (const Copy& copy : copies) {
-    if (left <= kMostQuarantined && bytes <= kMostQuarantinedBytes) break;
+    if (left <= kMostQuarantined && bytes <= most) break;
     if (::unlinkat(quarantine_.get(), copy.name.c_str(), 0) != 0 && errno != ENOENT) {
       return fail_errno("device: unlink from quarantine");
     }

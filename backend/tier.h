@@ -50,7 +50,8 @@ class Tier {
   // Absent is success. Errors: EIO, EROFS, EBUSY.
   virtual Result<void> remove(std::uint64_t object) = 0;
   // Takes a damaged copy out of use and keeps it aside for a person to look at, at most
-  // kMostQuarantined of them and kMostQuarantinedBytes: the oldest go first, and one that is larger
+  // kMostQuarantined of them, kMostQuarantinedBytes and a sixteenth of the size that was given: the oldest go
+  // first, and one that is larger
   // than that at once. Absent is success. Errors: as remove().
   virtual Result<void> quarantine(std::uint64_t object) = 0;
   // Writes all data of the device's filesystem that is dirty now. Waits for the disk. Errors:

@@ -28,21 +28,28 @@ BUDGET, DISK = 1024 * MIB, 4096 * MIB
 FULL_FROM = 0.8  # Of the budget: what is there while it is measured.
 
 
+CALLS = ("create", "write", "close", "rename")
+
+
 def store(directory, name, data):
+    """Its path, and the seconds of each of CALLS."""
     path = os.path.join(directory, f"{name}_model_0_1.bin")
     temporary = f"{path}.tmp"
+    times = [time.perf_counter()]
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        done = os.write(fd, data)
-    finally:
-        os.close(fd)
+    times.append(time.perf_counter())
+    done = os.write(fd, data)
+    times.append(time.perf_counter())
+    os.close(fd)
+    times.append(time.perf_counter())
     assert done == len(data), f"{path}: {done} bytes written"
     os.rename(temporary, path)
-    return path
+    times.append(time.perf_counter())
+    return path, [after - before for before, after in zip(times, times[1:])]
 
 
 def write_for(directory, size, pace, writer, first, begin, seconds, most):
-    """One process: (seconds of each store, number of the next name).
+    """One process: (seconds of the calls of each store, number of the next name).
 
     `pace`: stores a second, None: as many as it can.
     `most`: how many files of its own it leaves, as the names tell; None: the mount sees to it.
@@ -62,9 +69,8 @@ def write_for(directory, size, pace, writer, first, begin, seconds, most):
             due = begin + (number - first + writer / WRITERS) / pace
             time.sleep(max(0, due - time.monotonic()))
         name = f"{size:08x}{writer:04x}{number:052x}"
-        start = time.perf_counter()
-        path = store(directory, name, data)
-        taken.append(time.perf_counter() - start)
+        path, seconds_of = store(directory, name, data)
+        taken.append(seconds_of)
         number += 1
         if most is not None:
             own.append(path)
@@ -90,7 +96,8 @@ class Side:
         subprocess.run(["sync", "--file-system", self.disk], check=True, timeout=120)
 
     def run(self, size, seconds, pace=None):
-        """{"taken": sorted seconds of stores, "rate": stores a second, "device": bytes a byte}"""
+        """{"taken": sorted seconds of stores, "calls": those of each of CALLS, "rate": stores a second,
+        "device": bytes a byte}"""
         before = self.device_bytes()
         begin = time.monotonic() + 0.5
         most = None if self.evicts else int(BUDGET * 0.9) // WRITERS // size
@@ -104,7 +111,9 @@ class Side:
         rate = len(taken) / (time.monotonic() - begin)
         self.sync()
         written = self.device_bytes() - before
-        return {"taken": sorted(taken), "rate": rate, "device": written / (len(taken) * size)}
+        return {"taken": sorted(sum(calls) for calls in taken),
+                "calls": {name: sorted(calls[i] for calls in taken) for i, name in enumerate(CALLS)},
+                "rate": rate, "device": written / (len(taken) * size)}
 
     def used(self):
         space = os.statvfs(self.disk)
@@ -130,7 +139,7 @@ def percentile(ordered, share):
 
 def measure(sides, rounds, seconds):
     rows = []
-    print(f"\n{'':20} {'':6} {'ext4':>12} {'kvcachefs':>12} {'ratio':>7}")
+    print(f"\n{'':24} {'':6} {'ext4':>12} {'kvcachefs':>12} {'ratio':>7}")
     filled = None
     for size, pace in CASES:
         if size != filled:
@@ -148,7 +157,12 @@ def measure(sides, rounds, seconds):
         rows += [latency_row(case, seen, share) for share in (0.5, 0.99)]
         rows += [figure_row(case, seen, "rate", "stores/s"),
                  figure_row(case, seen, "device", "device bytes a stored byte")]
-        for row in rows[-4:]:
+        # Which of the calls it is: a write goes past the mount, to the same kind of file as ext4's.
+        rows += [latency_row(f"{case}, {name}",
+                             {side: [{"taken": run["calls"][name]} for run in runs]
+                              for side, runs in seen.items()}, 0.99)
+                 for name in CALLS]
+        for row in rows[-4 - len(CALLS):]:
             show(row)
     return rows
 
@@ -176,7 +190,7 @@ def show(row):
     texts = [f"{row[name]:9.0f} us" if row["unit"] == "us" else f"{row[name]:12.2f}"
              for name in ("ext4", "kvcachefs")]
     unit = "" if row["unit"] == "us" else row["unit"]
-    print(f"{row['case']:20} {row['figure']:6} {texts[0]:>12} {texts[1]:>12} {row['ratio']:7.2f}  {unit}",
+    print(f"{row['case']:24} {row['figure']:6} {texts[0]:>12} {texts[1]:>12} {row['ratio']:7.2f}  {unit}",
           flush=True)
 
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -150,9 +151,8 @@ Result<void> set_log_level(Config& config, std::string_view value, std::string& 
                 fmt::format("'{}' is no level: say debug, info, warn, error or off", value));
 }
 
-template <std::uint64_t Config::*field>
-Result<void> set_memory(Config& config, std::string_view value, std::uint64_t min,
-                        std::uint64_t max, std::string& problem) {
+Result<void> set_bytes(std::uint64_t& field, std::string_view value, std::uint64_t min,
+                       std::uint64_t max, std::string& problem) {
   const auto size = parse_size(value, min, max);
   if (!size) {
     if (size.error().code == ERANGE) {
@@ -163,18 +163,17 @@ Result<void> set_memory(Config& config, std::string_view value, std::uint64_t mi
     }
     return refuse(problem, fmt::format("'{}' is not a size: write 256MiB", value));
   }
-  config.*field = *size;
+  field = *size;
   return {};
 }
 
 Result<void> set_metadata_memory(Config& config, std::string_view value, std::string& problem) {
-  return set_memory<&Config::metadata_memory>(config, value, kMinMetadataMemory,
-                                              kMaxMetadataMemory, problem);
+  return set_bytes(config.metadata_memory, value, kMinMetadataMemory, kMaxMetadataMemory,
+                   problem);
 }
 
 Result<void> set_ring_memory(Config& config, std::string_view value, std::string& problem) {
-  return set_memory<&Config::ring_memory>(config, value, kMinRingMemory, kMaxRingMemory,
-                                          problem);
+  return set_bytes(config.ring_memory, value, kMinRingMemory, kMaxRingMemory, problem);
 }
 
 Result<void> set_scrub(Config& config, std::string_view value, std::string& problem) {
@@ -182,8 +181,7 @@ Result<void> set_scrub(Config& config, std::string_view value, std::string& prob
     config.scrub = 0;
     return {};
   }
-  const Result<void> set =
-      set_memory<&Config::scrub>(config, value, kMinScrub, kMaxScrub, problem);
+  const Result<void> set = set_bytes(config.scrub, value, kMinScrub, kMaxScrub, problem);
   if (!set.ok()) problem += ", or off";
   return set;
 }
@@ -263,6 +261,46 @@ Result<void> set_metrics(Config& config, std::string_view value, std::string& pr
                             value));
 }
 
+Result<void> set_pool(Config& config, std::string_view value, std::string& problem) {
+  const Result<PoolUri> uri = parse_pool_uri(value);
+  if (!uri.ok())
+    return refuse(problem, fmt::format("'{}': {}: write dir:///PATH or nfs://HOST/EXPORT",
+                                       value, uri.error().what));
+  config.pool = *uri;
+  config.pool_text = std::string(value);
+  return {};
+}
+
+Result<void> set_pool_writes(Config& config, std::string_view value, std::string& problem) {
+  if (value != "all" && value != "off")
+    return refuse(problem, fmt::format("'{}' is neither: say all or off", value));
+  config.pool_options.writes = value == "all" ? PoolWrites::kAll : PoolWrites::kOff;
+  return {};
+}
+
+Result<void> set_pool_size(Config& config, std::string_view value, std::string& problem) {
+  return set_bytes(config.pool_options.size, value, kMinPoolSize, kMaxPoolSize, problem);
+}
+
+std::optional<std::uint32_t> parse_id(std::string_view text) noexcept {
+  std::uint32_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc{} || end != text.data() + text.size() || id == UINT32_MAX)
+    return std::nullopt;
+  return id;
+}
+
+Result<void> set_pool_owner(Config& config, std::string_view value, std::string& problem) {
+  const std::size_t colon = value.find(':');
+  const auto uid = parse_id(value.substr(0, colon));
+  const auto gid = colon == std::string_view::npos ? uid : parse_id(value.substr(colon + 1));
+  if (!uid || !gid)
+    return refuse(problem, fmt::format("'{}' is no owner: write UID:GID in numbers", value));
+  config.pool_options.owner_uid = *uid;
+  config.pool_options.owner_gid = *gid;
+  return {};
+}
+
 Result<void> set_nothing(Config&, std::string_view, std::string&) { return {}; }
 
 constexpr auto kFlag = SettingKind::kFlag;
@@ -311,6 +349,23 @@ constexpr std::array kSettings = {
             "How long a file that was looked up or opened stays readable at least, 1s to 1h. "
             "Default: 60s",
             set_lease},
+    Setting{"pool", "URI", kValue, true, true,
+            "A directory that several servers share: dir:///PATH (of any filesystem that is "
+            "mounted on each of them) or nfs://HOST/EXPORT[/PATH]. Closed files are published "
+            "there in the background, and what others have published is found. Default: none",
+            set_pool},
+    Setting{"pool-writes", "WHAT", kValue, true, true,
+            "What is published on the pool: all, or off. Default: all", set_pool_writes},
+    Setting{
+        "pool-size", "SIZE", kValue, true, true,
+        "What the files on the pool may add up to: what was used longest ago goes before "
+        "that, but what was said to be kept. Say the same on all mounts of a pool. Default: "
+        "nothing is evicted there",
+        set_pool_size},
+    Setting{"pool-owner", "UID[:GID]", kValue, true, true,
+            "Whose the files on the pool are that kvcachefs did not put there; they get mode "
+            "0640. Default: 0:0",
+            set_pool_owner},
     Setting{
         "verify", "WHEN", kValue, true, true,
         "When the bytes of a sealed file are compared with their checksums: open (when an "
@@ -473,19 +528,31 @@ Result<void> finish(Config& config, std::string& problem) {
   config.mountpoint = TRY(
       absolute(config.mountpoint, "MOUNTPOINT", "make the directory first: mkdir -p", problem));
   for (DeviceSetting& device : config.nvme) {
+    const bool may_be_size = !device.size && device.path.find(':') != std::string::npos;
+    const char* fix = may_be_size ? "make the directory first: mkdir -p, or give it a size "
+                                    "like DIR:200GiB"
+                                  : "make the directory first: mkdir -p";
     // Devices are resolved in full: what counts is the directory, not a link to it.
-    auto path = TRY(
-        absolute(device.path + "/.", "--nvme", "make the directory first: mkdir -p", problem));
-    device.path = std::move(path);
+    auto path = canonical_path(device.path + "/.");
+    if (!path) {
+      return refuse(
+          problem,
+          fmt::format("--nvme: {}: {}: {}", device.path, std::strerror(path.error().code), fix),
+          path.error().code);
+    }
+    device.path = std::move(*path);
     TRY(refuse_inside(device.path, "--nvme", config.mountpoint, problem));
   }
   for (std::size_t i = 0; i < config.nvme.size(); ++i) {
-    for (std::size_t j = i + 1; j < config.nvme.size(); ++j) {
-      if (config.nvme[i].path == config.nvme[j].path) {
-        return refuse(problem,
-                      fmt::format("--nvme: {}: is given twice: name each directory once",
-                                  config.nvme[i].path));
-      }
+    for (std::size_t j = 0; j < config.nvme.size(); ++j) {
+      const std::string& path = config.nvme[i].path;
+      if (i == j || !is_inside(path, config.nvme[j].path)) continue;
+      if (path == config.nvme[j].path)
+        return refuse(
+            problem, fmt::format("--nvme: {}: is given twice: name each directory once", path));
+      return refuse(problem, fmt::format("--nvme: {}: is inside {}: name directories beside "
+                                         "each other",
+                                         path, config.nvme[j].path));
     }
   }
   const std::string default_state = config.nvme.front().path + "/state";
@@ -494,6 +561,23 @@ Result<void> finish(Config& config, std::string& problem) {
       TRY(absolute(config.state, "--state", "make its parent directory first", problem));
   config.state_is_default = config.state == default_state;
   TRY(refuse_inside(config.state, "--state", config.mountpoint, problem));
+  if (!config.pool && config.pool_options.size != 0)
+    return refuse(problem, "--pool-size: there is no --pool");
+  if (config.pool && config.pool->kind == PoolUri::Kind::kDirectory) {
+    // Who asks his own mount for an answer waits for himself.
+    if (is_inside(config.pool->path, config.mountpoint))
+      return refuse(problem, fmt::format("--pool: {}: is inside the mount point {}: name a "
+                                         "directory elsewhere",
+                                         config.pool->path, config.mountpoint));
+    for (const DeviceSetting& device : config.nvme) {
+      if (is_inside(config.pool->path, device.path) ||
+          is_inside(device.path, config.pool->path))
+        return refuse(problem,
+                      fmt::format("--pool: {}: and --nvme {}: one is inside the other: "
+                                  "name directories beside each other",
+                                  config.pool->path, device.path));
+    }
+  }
   if (!config.log_file.empty()) {
     config.log_file =
         TRY(absolute(config.log_file, "--log", "make its directory first", problem));

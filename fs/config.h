@@ -16,9 +16,11 @@
 #include "backend/base/log.h"
 #include "backend/base/result.h"
 #include "backend/base/units.h"
+#include "backend/pool/pool_uri.h"
 #include "fs/known/direct_io.h"
 #include "fs/metrics_address.h"
 #include "fs/mount_options.h"
+#include "fs/pool/pool_options.h"
 #include "fs/verify_mode.h"
 
 namespace kvcachefs {
@@ -77,6 +79,9 @@ struct Config {
   SizeLimit min_free{.bytes = 0, .percent = 5};
   // How long what was found stays readable.
   std::chrono::nanoseconds lease = std::chrono::seconds{60};
+  std::optional<PoolUri> pool;  // nullopt: none
+  std::string pool_text;        // as the user wrote it, for `status`
+  PoolOptions pool_options;
   KernelOptions kernel;
   std::string mountpoint;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <charconv>
 
 namespace kvcachefs {
@@ -22,6 +23,9 @@ constexpr Field kFields[] = {{"command", &ControlRequest::command},
                              {"runtime", &ControlRequest::runtime},
                              {"path", &ControlRequest::path, kLongestRequestPath}};
 
+// Instead of "path".
+constexpr const char* kPathHex = "path_hex";
+
 // Leaves `out` alone when there is no such field.
 Result<void> read_text(const json& request, const char* name, std::size_t longest,
                        std::string& out, std::string& problem) {
@@ -38,6 +42,32 @@ Result<void> read_text(const json& request, const char* name, std::size_t longes
   }
   out = text;
   return {};
+}
+
+// JSON is UTF-8, and names of files are any bytes.
+std::string hex_of(std::string_view bytes) {
+  std::string out;
+  for (const char byte : bytes) out += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return out;
+}
+
+std::optional<std::string> bytes_of(std::string_view hex) {
+  std::string out;
+  for (std::size_t i = 0; i < hex.size(); i += 2) {
+    unsigned char byte = 0;
+    const std::string_view digits = hex.substr(i, 2);
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), byte, /*base=*/16);
+    if (digits.size() != 2 || error != std::errc{} || end != digits.data() + 2)
+      return std::nullopt;
+    out += static_cast<char>(byte);
+  }
+  return out;
+}
+
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char byte) { return static_cast<unsigned char>(byte) < 0x80; });
 }
 
 }  // namespace
@@ -64,6 +94,16 @@ Result<ControlRequest> parse_control_request(std::string_view line, std::string&
     problem = "the request is not {\"command\": \"…\"}";
     return fail(EINVAL, "request");
   }
+  std::string hex;
+  TRY(read_text(request, kPathHex, 2 * kLongestRequestPath, hex, problem));
+  if (!hex.empty()) {
+    const std::optional<std::string> path = bytes_of(hex);
+    if (!path) {
+      problem = "\"path_hex\" is not pairs of hex digits";
+      return fail(EINVAL, "request");
+    }
+    out.path = *path;
+  }
   std::string block;
   TRY(read_text(request, "block", kLongestRequestText, block, problem));
   if (request.contains("block")) {
@@ -80,6 +120,10 @@ std::string encode(const ControlRequest& request) {
   json out = json::object();
   for (const Field& field : kFields) {
     if (!(request.*field.text).empty()) out[field.name] = request.*field.text;
+  }
+  if (!is_ascii(request.path)) {
+    out.erase("path");
+    out[kPathHex] = hex_of(request.path);
   }
   if (request.block) out["block"] = block_text(*request.block);
   return out.dump(-1, ' ', false, json::error_handler_t::replace);

@@ -7,6 +7,7 @@
 #include "fs/control_json.h"
 #include "fs/explain/evict.h"
 #include "fs/explain/explain.h"
+#include "fs/pool/unflushed.h"
 
 namespace kvcachefs {
 namespace {
@@ -20,8 +21,8 @@ std::string_view type_name(std::uint32_t mode) noexcept {
 }
 
 std::string_view state_name(DataState state) noexcept {
-  constexpr std::array<std::string_view, 5> kNames = {"none", "unpublished", "published",
-                                                      "sealed", "mutable"};
+  constexpr std::array<std::string_view, 6> kNames = {"none",   "unpublished", "published",
+                                                      "sealed", "mutable",     "remote"};
   return kNames[static_cast<std::size_t>(state)];
 }
 
@@ -121,16 +122,32 @@ Result<json> evict(Volume& volume, const ControlRequest& request) {
   return page_json(TRY(volume.evict_in(*request.block, after)));
 }
 
+Result<json> flush(Volume& volume, const ControlRequest& request) {
+  InodeNumber before = 0;
+  if (!request.after.empty()) {
+    const auto number = parse_block(request.after);
+    if (!number || *number == 0) return fail(EINVAL, "\"after\" is none of our \"next\"");
+    before = *number;
+  }
+  const Unflushed left = TRY(volume.flush(request.path, before));
+  return json{{"files", left.files},
+              {"removed", left.removed},
+              {"more", left.more},
+              {"up", volume.is_pool_up()},
+              {"next", block_text(left.before)}};
+}
+
 }  // namespace
 
 bool is_steering(const ControlRequest& request) noexcept {
-  return request.command == "explain" || request.command == "evict";
+  return request.command == "explain" || request.command == "evict" ||
+         request.command == "flush";
 }
 
 Result<std::string> answer_steering(Volume& volume, const ControlRequest& request) {
-  const json answer = request.command == "explain" ? TRY(explain(volume, request))
-                                                   : TRY(evict(volume, request));
-  return line_of_json(answer);
+  if (request.command == "explain") return line_of_json(TRY(explain(volume, request)));
+  if (request.command == "flush") return line_of_json(TRY(flush(volume, request)));
+  return line_of_json(TRY(evict(volume, request)));
 }
 
 }  // namespace kvcachefs

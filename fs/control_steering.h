@@ -6,6 +6,10 @@
 //   evict     path, or block (of a     {"directory": an inode as 16 hex digits, or null,
 //             directory) and after      "files": …, "bytes": …, "left": {"open": …, …},
 //                                       "examples": [{"path", "why"}…], "directories": […]}
+//   flush     path, and after         {"files": …, "removed": …, "more", "up", "next"}
+//
+// `flush` says what is not on the pool yet, and has it done soon: ask again with "next" as `after` until it is
+// nothing.
 //
 // "next", where it is there, is the `after` to go on with in the same directory. A path is relative to
 // the root of the filesystem; of a directory's, `evict` answers which one it is and does nothing.
@@ -28,7 +32,7 @@ namespace kvcachefs {
 
 [[nodiscard]] bool is_steering(const ControlRequest& request) noexcept;
 // One line. Errors: EINVAL (a field is missing, or not what "next" was), and those of Volume::explain()
-// and Volume::evict().
+// Volume::evict() and Volume::flush().
 Result<std::string> answer_steering(Volume& volume, const ControlRequest& request);
 
 }  // namespace kvcachefs

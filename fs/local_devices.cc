@@ -12,6 +12,7 @@
 
 #include "backend/base/log.h"
 #include "backend/base/random.h"
+#include "backend/base/units.h"
 #include "backend/device_dir.h"
 #include "backend/superblock.h"
 
@@ -55,6 +56,18 @@ Result<std::unique_ptr<Tier>> open_one(const DeviceSetting& setting, const Devic
   return std::unique_ptr<Tier>(std::move(*device));
 }
 
+// Nothing could be stored there, ever.
+Result<void> refuse_min_free(const DeviceSetting& setting, const SizeLimit& min_free,
+                             std::string& problem) {
+  struct statvfs space {};
+  if (::statvfs(setting.path.c_str(), &space) != 0) return {};  // opening it says why
+  const std::uint64_t total = space.f_blocks * space.f_frsize;
+  if (min_free.of(total) < total) return {};
+  problem = fmt::format("--min-free: {} has {} in all: give less, or 1% to 50%", setting.path,
+                        format_size(total));
+  return fail(EINVAL, "nothing would be left");
+}
+
 Result<void> refuse_missing(const std::vector<std::unique_ptr<Tier>>& found,
                             const std::vector<DeviceSetting>& settings, Catalog& catalog,
                             std::string& problem) {
@@ -87,7 +100,10 @@ LocalDevices::~LocalDevices() {
 }
 
 Result<std::vector<std::unique_ptr<Tier>>> LocalDevices::open(
-    const std::vector<DeviceSetting>& settings, Catalog& catalog, std::string& problem) {
+    const std::vector<DeviceSetting>& settings, const SizeLimit& min_free, Catalog& catalog,
+    std::string& problem) {
+  for (const DeviceSetting& setting : settings)
+    TRY(refuse_min_free(setting, min_free, problem));
   problem = "database: its identity does not read: run kvcachefs fsck";
   const DeviceUuid uuid = TRY(catalog.uuid());
   std::vector<std::unique_ptr<Tier>> devices(settings.size());

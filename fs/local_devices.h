@@ -26,9 +26,10 @@ class LocalDevices {
   // In the order of the setting. A directory that is no device yet becomes one, but only when
   // all devices that the catalog knows are there: an empty directory in the place of a known
   // device is a disk that is not mounted. `problem` says what is wrong, with what, and what to
-  // do. Errors: ENODEV (a known device is missing), and those of DeviceDir::open().
+  // do. Errors: ENODEV (a known device is missing), EINVAL (`min_free` is all of a filesystem), and those of DeviceDir::open().
   Result<std::vector<std::unique_ptr<Tier>>> open(const std::vector<DeviceSetting>& settings,
-                                                  Catalog& catalog, std::string& problem);
+                                                  const SizeLimit& min_free, Catalog& catalog,
+                                                  std::string& problem);
 
  private:
   std::vector<std::string> made_;

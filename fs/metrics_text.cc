@@ -88,6 +88,20 @@ void add_tiers(Text& text, const StatusReport& report) {
   add_tier_metric(text, report, "device_database_bytes", "gauge",
                   "What the metadata's database has there, of the size given.",
                   [](const TierStatus& tier) { return std::optional(tier.room.database); });
+  add_tier_metric(text, report, "device_budget_bytes", "gauge",
+                  "What files may have there, whether a size was given or not.",
+                  [](const TierStatus& tier) { return std::optional(tier.room.room.budget); });
+  const auto counted = [](const TierStatus& tier, std::uint64_t bytes) {
+    return tier.room.usage.complete ? std::optional(bytes) : std::nullopt;
+  };
+  add_tier_metric(text, report, "device_used_bytes", "gauge",
+                  "What files have of it; absent while it is counted.",
+                  [&](const TierStatus& tier) { return counted(tier, tier.room.usage.all()); });
+  add_tier_metric(
+      text, report, "device_evictable_bytes", "gauge", "Of these, what can be evicted.",
+      [&](const TierStatus& tier) { return counted(tier, tier.room.usage.evictable); });
+  add_tier_metric(text, report, "device_kept_bytes", "gauge", "Of these, what must stay.",
+                  [&](const TierStatus& tier) { return counted(tier, tier.room.usage.kept); });
   add_tier_metric(text, report, "device_written_bytes_total", "counter",
                   "Written to the block device below, by anybody, since it is there.",
                   [](const TierStatus& tier) { return tier.device_written; });
@@ -102,6 +116,17 @@ void add_counts(Text& text, const VolumeCounts& counts) {
   text.one("sealed_files_total", "counter", "Files sealed.", counts.sealed_total);
   text.one("orphan_bytes", "gauge", "Of processes that have ended: evicted before all others.",
            counts.orphan_bytes);
+  text.one("leases", "gauge", "Files that stay for now: looked up or opened a moment ago.",
+           counts.leases);
+  text.one("leased_bytes", "gauge", "Bytes of these files.", counts.leased_bytes);
+  text.one("leases_ended_early_total", "counter",
+           "Leases that ended because there were too many.", counts.leases_ended_early);
+  text.one("slowed_closes_total", "counter", "Closes of written files that waited for room.",
+           counts.slowed);
+  text.one("verified_bytes_total", "counter", "Compared with their checksums at an open.",
+           counts.verified_bytes);
+  text.one("scrubbed_bytes_total", "counter", "Compared with their checksums by the scrub.",
+           counts.scrubbed_bytes);
   text.one("staged_files_total", "counter", "Files read ahead for those who looked them up.",
            counts.staged.files);
   text.one("staged_bytes_total", "counter", "Bytes of these files.", counts.staged.bytes);
@@ -198,6 +223,52 @@ void add_operations(Text& text, const std::vector<OperationStats>& operations) {
     text.sample(operation.errors, {{"operation", operation.name}});
 }
 
+// Nothing of a mount without one.
+void add_pool(Text& text, const PoolStatusReport& pool) {
+  const PoolCounts& counts = pool.counts;
+  text.one("pool_up", "gauge", "1 when the pool answers.", pool.health.up ? 1 : 0);
+  text.one("pool_joined", "gauge", "1 when the mount is a member of the pool.",
+           pool.service.joined ? 1 : 0);
+  text.one("pool_nodes", "gauge", "Mounts that are known to use the pool, this one included.",
+           pool.service.living);
+  text.one("pool_stuck_threads", "gauge", "Threads that the pool does not let go.",
+           pool.health.stuck);
+  text.one("pool_failed_calls_total", "counter",
+           "Calls that did not reach the pool in time, or were not tried.", pool.health.failed);
+  text.one("pool_lookups_total", "counter", "Lookups that asked the pool.", counts.asked);
+  text.one("pool_hits_total", "counter", "Lookups that found the name there.", counts.found);
+  text.one("pool_loaded_files_total", "counter", "Files that came from the pool.",
+           counts.loaded);
+  text.one("pool_loaded_bytes_total", "counter", "Bytes of these.", counts.loaded_bytes);
+  text.one("pool_missed_opens_total", "counter",
+           "Opens that the pool did not answer in time, or not as it was published.",
+           counts.missed);
+  text.one("pool_published_files_total", "counter", "Files published on the pool.",
+           counts.published);
+  text.one("pool_published_bytes_total", "counter", "Bytes of these.", counts.published_bytes);
+  text.one("pool_duplicates_total", "counter", "Files that another mount had published first.",
+           counts.duplicates);
+  text.one("pool_removed_files_total", "counter", "Files taken away on the pool.",
+           counts.removed);
+  if (counts.size > 0) {
+    text.one("pool_size_bytes", "gauge", "What the pool may hold.", counts.size);
+    text.one("pool_used_bytes", "gauge", "What it holds, as far as this mount knows.",
+             counts.used);
+    text.one("pool_evicted_files_total", "counter", "Files this mount evicted from the pool.",
+             counts.evicted);
+    text.one("pool_evicted_bytes_total", "counter", "Bytes of these.", counts.evicted_bytes);
+  }
+  text.one("pool_dropped_files_total", "counter",
+           "Files taken away here because others removed or replaced them.", counts.dropped);
+  text.one("pool_publication_errors_total", "counter",
+           "Publications and removals that have to be tried again.", counts.failed);
+  text.one("pool_to_publish_files", "gauge", "Files that wait for publication; 1000: or more.",
+           counts.to_publish);
+  text.one("pool_to_remove_names", "gauge",
+           "Names that are still to be taken away on the pool; 1000: or more.",
+           counts.to_remove);
+}
+
 }  // namespace
 
 std::string label_text(std::string_view value) {
@@ -222,6 +293,7 @@ std::string metrics_text(const StatusReport& report) {
   add_uses(text, report.uses);
   add_tenants(text, report.tenants);
   add_drops(text, report.drops);
+  if (report.pool) add_pool(text, *report.pool);
   add_operations(text, report.operations);
   return text.take();
 }

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
 #include "backend/base/memory.h"
+#include "backend/pool/open_session.h"
 #include "backend/superblock.h"
 #include "fs/control_queries.h"
 #include "fs/control_steering.h"
@@ -106,10 +108,14 @@ std::optional<dev_t> filesystem_of(const std::string& path) {
 BudgetOptions budget_options(const Config& config,
                              const std::vector<std::unique_ptr<Tier>>& tiers) {
   BudgetOptions options{.devices = {}, .database_on = {}, .lease = config.lease};
-  for (const auto& tier : tiers) {
-    const std::uint64_t size = tier->info().size_limit_bytes;
-    options.devices.push_back(
-        {.size = size > 0 ? std::optional(size) : std::nullopt, .min_free = config.min_free});
+  std::vector<std::optional<dev_t>> filesystems;
+  for (const auto& tier : tiers) filesystems.push_back(filesystem_of(tier->info().path));
+  for (std::size_t i = 0; i < tiers.size(); ++i) {
+    const std::uint64_t size = tiers[i]->info().size_limit_bytes;
+    const auto sharers = std::count(filesystems.begin(), filesystems.end(), filesystems[i]);
+    options.devices.push_back({.size = size > 0 ? std::optional(size) : std::nullopt,
+                               .min_free = config.min_free,
+                               .sharers = static_cast<std::uint64_t>(sharers)});
   }
   const std::optional<dev_t> database = filesystem_of(config.state);
   for (std::size_t i = 0; database && !options.database_on && i < config.nvme.size(); ++i) {
@@ -186,9 +192,26 @@ Result<void> Mount::open_database(std::string& problem) {
   return {};
 }
 
+// It need not be there yet.
+Result<void> Mount::open_pool(std::string& problem) {
+  if (!config_.pool) return {};
+  problem = fmt::format("{}: has no UUID: see the log", state_->database_path());
+  const PoolService::Options options{
+      .node = TRY(catalog_->uuid()),
+      .lease = std::chrono::duration_cast<std::chrono::milliseconds>(config_.lease),
+      .pool = TRY(catalog_->pool()),
+      .size = config_.kernel.read_only ? 0 : config_.pool_options.size};
+  PoolClient::Open open = [uri = *config_.pool](Deadline deadline) {
+    return open_pool_session(uri, deadline);
+  };
+  pool_ = std::make_unique<PoolService>(std::move(open), options);
+  return {};
+}
+
 Result<void> Mount::open_volume(std::string& problem) {
+  TRY(open_pool(problem));
   devices_ = std::make_unique<LocalDevices>();
-  auto tiers = TRY(devices_->open(config_.nvme, *catalog_, problem));
+  auto tiers = TRY(devices_->open(config_.nvme, config_.min_free, *catalog_, problem));
   // A database that stays remembers its devices: they must stay, too.
   if (!state_->is_fresh()) devices_->keep();
   // Any regular file of the first device shows whether the kernel takes its files.
@@ -201,7 +224,9 @@ Result<void> Mount::open_volume(std::string& problem) {
                               .scrub_bytes_per_second = config_.scrub,
                               .stage_bytes = stage_bytes(config_),
                               .direct_io = config_.direct_io,
-                              .budget = budget_options(config_, tiers)};
+                              .budget = budget_options(config_, tiers),
+                              .pool = pool_.get(),
+                              .pool_options = config_.pool_options};
   volume_ = TRY(Volume::open(*catalog_, std::move(tiers), options, session_.get(),
                              session_.get(), problem));
   session_->set_volume(*volume_);
@@ -297,6 +322,9 @@ StatusReport Mount::report() {
   out.state = config_.state;
   out.uptime_s = static_cast<double>(now - started_) / kNanosPerSecond;
   out.read_only = config_.kernel.read_only;
+  struct statvfs space {};
+  if (::statvfs(config_.state.c_str(), &space) == 0)
+    out.state_free = static_cast<std::uint64_t>(space.f_bfree) * space.f_frsize;
   out.phase = stopping_ ? "stopping" : "serving";
   out.data_path = session_->data_path().mode;
   out.data_path_why = session_->data_path().why;
@@ -315,6 +343,12 @@ StatusReport Mount::report() {
   out.uses = volume_->uses();
   out.tenants = volume_->tenants();
   out.drops = volume_->drop_counts();
+  if (pool_) {
+    out.pool = PoolStatusReport{.uri = config_.pool_text,
+                                .service = pool_->report(),
+                                .health = pool_->client().health(),
+                                .counts = volume_->pool_counts().value_or(PoolCounts{})};
+  }
   return out;
 }
 
@@ -385,6 +419,8 @@ void Mount::unmount_in_time() noexcept {
 
 void Mount::finish() noexcept {
   if (std::exchange(finished_, true)) return;
+  // What waits for it would hold the rest up; what is queued for it is queued for the next run, too.
+  if (pool_) pool_->client().give_up();
   if (serving_.joinable()) {
     session_->request_stop();
     serving_.join();
@@ -394,6 +430,7 @@ void Mount::finish() noexcept {
   if (volume_) volume_->stop(kSealSeconds);
   volume_.reset();
   session_.reset();
+  pool_.reset();
   catalog_.reset();
   devices_.reset();
   state_.reset();

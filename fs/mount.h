@@ -8,7 +8,7 @@
 // Stop:  STOPPING=1 -> kernel unmount; a busy mount is drained for a moment, then detached, and
 //        what is open is served until its last close or the stop-timeout -> session thread ends
 //        -> metrics and control socket -> volume (seals what it can, writes the clean marker) -> session ->
-//        devices -> catalog and database -> state directory (its lock).
+//        pool, devices -> catalog and database -> state directory (its lock).
 //
 // Lock order, over all layers: inode table -> inode -> {devices, database}. The session's
 // notifier and the control thread hold no lock while they call. The lock of the state directory
@@ -25,6 +25,7 @@
 
 #include "backend/base/result.h"
 #include "backend/base/unique_fd.h"
+#include "backend/pool/pool_service.h"
 #include "fs/config.h"
 #include "fs/control.h"
 #include "fs/fuse/session.h"
@@ -65,6 +66,7 @@ class Mount {
   explicit Mount(const Config& config);
 
   Result<void> open_database(std::string& problem);
+  Result<void> open_pool(std::string& problem);
   Result<void> open_volume(std::string& problem);
   // For fsck. The mount works without it.
   void remember_devices() noexcept;
@@ -87,6 +89,7 @@ class Mount {
   std::unique_ptr<StateDir> state_;
   std::unique_ptr<LocalDevices> devices_;
   std::unique_ptr<Catalog> catalog_;
+  std::unique_ptr<PoolService> pool_;  // null: nobody asked for one
   std::unique_ptr<FuseSession> session_;
   std::unique_ptr<Volume> volume_;
   std::thread serving_;

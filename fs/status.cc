@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <ctime>
 #include <utility>
 
+#include "backend/base/clock.h"
 #include "backend/base/random.h"
 #include "backend/base/units.h"
 #include "backend/device_writes.h"
+#include "metadata/free_space.h"
 
 namespace kvcachefs {
 namespace {
@@ -25,8 +28,10 @@ json or_null(const std::optional<T>& value) {
   return value ? json(*value) : json(nullptr);
 }
 
-json budget_json(const DeviceRoom& room) {
-  const UsageSums& usage = room.usage;
+// On a device that is not well nothing goes, and what is there is all it holds.
+json budget_json(const DeviceRoom& room, bool is_well) {
+  UsageSums usage = room.usage;
+  if (!is_well) usage.kept += std::exchange(usage.evictable, 0);
   return {{"bytes", room.room.budget},
           {"min_free", room.room.min_free},
           {"room", room.room.bytes},
@@ -51,7 +56,7 @@ json tier_json(const TierStatus& tier) {
           {"free", or_null(tier.free)},
           {"objects", or_null(tier.objects)},
           {"state", name_of(tier.state)},
-          {"budget", budget_json(tier.room)},
+          {"budget", budget_json(tier.room, tier.state == DeviceState::kWell)},
           {"device_written", or_null(tier.device_written)}};
 }
 
@@ -64,6 +69,7 @@ json counts_json(const VolumeCounts& counts) {
           {"damaged", counts.damaged},
           {"lost", counts.lost},
           {"leases", counts.leases},
+          {"leased_bytes", counts.leased_bytes},
           {"leases_ended_early", counts.leases_ended_early},
           {"slowed", counts.slowed},
           {"orphan_bytes", counts.orphan_bytes},
@@ -131,6 +137,46 @@ json drops_json(const DropCounts& drops) {
     out[std::string(name_of(static_cast<DropReason>(at)))] = {{"files", drops[at].files},
                                                               {"bytes", drops[at].bytes}};
   return out;
+}
+
+json reason_json(const Error& error) {
+  if (error.code == 0) return nullptr;
+  return fmt::format("{}: {}", error.what, std::strerror(error.code));
+}
+
+json pool_json(const PoolStatusReport& pool) {
+  const auto refused = pool.service.refused;
+  return {
+      {"uri", pool.uri},
+      {"up", pool.health.up},
+      {"since_s",
+       static_cast<double>(monotonic_now() - pool.health.since_ns) / kNanosPerSecond},
+      {"joined", pool.service.joined},
+      {"refused", refused.code == 0 ? json(nullptr) : json(refused.what)},
+      {"last_error", pool.health.last.code == 0 ? json(nullptr) : json(pool.health.last.what)},
+      {"not_joined_for", reason_json(pool.service.joining)},
+      {"nodes", pool.service.living},
+      {"stuck_threads", pool.health.stuck},
+      {"waiting_calls", pool.health.waiting},
+      {"failed_calls", pool.health.failed},
+      {"untold", pool.service.untold},
+      {"asked", pool.counts.asked},
+      {"found", pool.counts.found},
+      {"loaded", pool.counts.loaded},
+      {"loaded_bytes", pool.counts.loaded_bytes},
+      {"missed", pool.counts.missed},
+      {"published", pool.counts.published},
+      {"published_bytes", pool.counts.published_bytes},
+      {"duplicates", pool.counts.duplicates},
+      {"removed", pool.counts.removed},
+      {"dropped", pool.counts.dropped},
+      {"failed_publications", pool.counts.failed},
+      {"size", pool.counts.size},
+      {"used", pool.counts.used},
+      {"evicted", pool.counts.evicted},
+      {"evicted_bytes", pool.counts.evicted_bytes},
+      {"to_publish", pool.counts.to_publish},
+      {"to_remove", pool.counts.to_remove}};
 }
 
 // ---- text
@@ -223,6 +269,11 @@ std::vector<std::string> complaints_of(const json& status) {
                                        format_size(count_of(tier, "free"))));
     }
   }
+  if (status.contains("state_free") && status["state_free"].is_number_unsigned() &&
+      count_of(status, "state_free") < FreeSpace::kFloor)
+    complaints.push_back(
+        fmt::format("the disk of the state directory is full ({} free): only removals work",
+                    format_size(count_of(status, "state_free"))));
   if (text_of(status, "phase") == "stopping") complaints.push_back("stopping");
   return complaints;
 }
@@ -262,6 +313,8 @@ void add_budget(std::string& out, const json& budget) {
                        format_size(count_of(budget, "used")),
                        format_size(count_of(budget, "evictable")),
                        format_size(count_of(budget, "kept")));
+    const std::uint64_t coming = count_of(budget, "settling") + count_of(budget, "live");
+    if (coming > 0) out += fmt::format(", {} are new", format_size(coming));
     if (const std::uint64_t database = count_of(budget, "database"); database > 0)
       out += fmt::format(", beside {} of the database", format_size(database));
   } else {
@@ -305,6 +358,9 @@ void add_counts(std::string& out, const json& status) {
   if (const std::uint64_t orphans = count_of(counts, "orphan_bytes"); orphans > 0)
     out += fmt::format("  orphans     {} of processes that have ended: go first\n",
                        format_size(orphans));
+  if (const std::uint64_t leased = count_of(counts, "leased_bytes"); leased > 0)
+    out += fmt::format("  leases      {} stay for now: looked up or opened a moment ago\n",
+                       format_size(leased));
   if (const std::uint64_t early = count_of(counts, "leases_ended_early"); early > 0) {
     out += fmt::format("  leases      {} ended early: too much was looked up at once\n",
                        grouped(early));
@@ -379,6 +435,43 @@ void add_tenants(std::string& out, const json& status) {
     out += fmt::format(", {}\n", found_text(tenant));
     title = "";
   }
+}
+
+void add_pool(std::string& out, const json& status) {
+  const auto at = status.find("pool");
+  if (at == status.end() || !at->is_object()) return;
+  const json& pool = *at;
+  const bool is_up = pool.value("up", json()) == true;
+  const std::string refused = text_of(pool, "refused");
+  const std::string state =
+      !refused.empty() ? fmt::format("not used: {}", refused)
+      : !is_up ? fmt::format("down for {}: {}", seconds_text(number_of(pool, "since_s")),
+                             text_of(pool, "last_error"))
+      : pool.value("joined", json()) == true
+          ? fmt::format("up, {} {}", grouped(count_of(pool, "nodes")),
+                        count_of(pool, "nodes") == 1 ? "node" : "nodes")
+      : text_of(pool, "not_joined_for").empty()
+          ? "joining"
+          : fmt::format("not joined yet: {}", text_of(pool, "not_joined_for"));
+  out += fmt::format("  pool        {}: {}\n", text_of(pool, "uri"), state);
+  out += fmt::format(
+      "              {} files published ({}), {} loaded ({}), {} of {} lookups found\n",
+      grouped(count_of(pool, "published")), format_size(count_of(pool, "published_bytes")),
+      grouped(count_of(pool, "loaded")), format_size(count_of(pool, "loaded_bytes")),
+      grouped(count_of(pool, "found")), grouped(count_of(pool, "asked")));
+  if (count_of(pool, "size") > 0)
+    out += fmt::format("              holds {} of {}, {} files evicted there ({})\n",
+                       format_size(count_of(pool, "used")), format_size(count_of(pool, "size")),
+                       grouped(count_of(pool, "evicted")),
+                       format_size(count_of(pool, "evicted_bytes")));
+  const auto most = static_cast<std::uint64_t>(PoolCounts::kMostCounted);
+  const std::uint64_t files = count_of(pool, "to_publish");
+  const std::uint64_t names = count_of(pool, "to_remove");
+  if (files + names > 0)
+    out += fmt::format(
+        "              still to do there: {}{} files to publish, {}{} names to remove\n",
+        grouped(files), files == most ? " or more" : "", grouped(names),
+        names == most ? " or more" : "");
 }
 
 void add_drops(std::string& out, const json& status) {
@@ -473,6 +566,7 @@ std::string status_json(const StatusReport& report) {
       {"pid", report.pid},
       {"mountpoint", report.mountpoint},
       {"state", report.state},
+      {"state_free", or_null(report.state_free)},
       {"uptime_s", report.uptime_s},
       {"read_only", report.read_only},
       {"phase", report.phase},
@@ -489,6 +583,7 @@ std::string status_json(const StatusReport& report) {
       {"models", uses_json(report.uses)},
       {"tenants", tenants_json(report.tenants)},
       {"dropped", drops_json(report.drops)},
+      {"pool", report.pool ? pool_json(*report.pool) : json(nullptr)},
       {"operations", operations}};
   // A path need not be UTF-8; JSON must be.
   return status.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -508,6 +603,7 @@ Result<std::string> status_text(std::string_view text) {
   add_blocks(out, status);
   add_models(out, status);
   add_tenants(out, status);
+  add_pool(out, status);
   add_drops(out, status);
   add_operations(out, status);
   return out;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/base/result.h"
+#include "backend/pool/pool_service.h"
 #include "backend/tier.h"
 #include "fs/stats.h"
 #include "fs/volume.h"
@@ -32,10 +33,19 @@ struct TierStatus {
   std::optional<std::uint64_t> device_written = {};
 };
 
+struct PoolStatusReport {
+  std::string uri;
+  PoolServiceReport service;
+  PoolHealth health;
+  PoolCounts counts;
+};
+
 struct StatusReport {
   pid_t pid = 0;
   std::string mountpoint;
   std::string state;
+  std::optional<std::uint64_t> state_free =
+      {};  // bytes on its filesystem; absent: it does not answer
   double uptime_s = 0;
   bool read_only = false;
   std::string phase;      // serving, or stopping
@@ -50,6 +60,7 @@ struct StatusReport {
   std::vector<Use> uses;
   std::vector<TenantReport> tenants;
   DropCounts drops;
+  std::optional<PoolStatusReport> pool = {};  // absent: there is none
 };
 
 // One tier, from what it says of itself and of the filesystem below.

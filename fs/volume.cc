@@ -23,6 +23,12 @@
 #include "fs/names/attrs.h"
 #include "fs/names/namespace.h"
 #include "fs/node/core.h"
+#include "fs/pool/pool_evictor.h"
+#include "fs/pool/pool_files.h"
+#include "fs/pool/pool_listings.h"
+#include "fs/pool/pool_stager.h"
+#include "fs/pool/publisher.h"
+#include "fs/pool/unflushed.h"
 #include "fs/synthetic/tree.h"
 
 namespace kvcachefs {
@@ -30,7 +36,15 @@ namespace kvcachefs {
 struct Volume::Parts {
   Parts(Catalog& catalog, std::unique_ptr<Devices> devices, const VolumeOptions& options,
         BackingIds* ids, KernelNotifications* notifications)
-      : core(catalog, std::move(devices), options, ids, notifications) {}
+      : core(catalog, std::move(devices), options, ids, notifications) {
+    if (options.pool == nullptr) return;
+    pool_files.emplace(core, names, *options.pool, options.pool_options);
+    pool_stager.emplace(core, *pool_files);
+    pool_listings.emplace(core, *options.pool);
+    publisher.emplace(core, *options.pool);
+    if (options.pool_options.size > 0 && !options.read_only)
+      pool_evictor.emplace(catalog, *options.pool, *pool_files, options.pool_options.size);
+  }
 
   Core core;
   Namespace names{core};
@@ -47,6 +61,11 @@ struct Volume::Parts {
   Evictor evictor{core};
   Expirer expirer{core};
   DeviceWatch device_watch{core};
+  std::optional<PoolFiles> pool_files;  // with a pool, as the next
+  std::optional<PoolStager> pool_stager;
+  std::optional<PoolListings> pool_listings;
+  std::optional<Publisher> publisher;
+  std::optional<PoolEvictor> pool_evictor;  // with a size for it
   RecoveryReport recovery;
 };
 
@@ -93,11 +112,28 @@ Result<std::unique_ptr<Volume>> Volume::open(
   parts.core.on_unwritten = [&parts](InodeNumber number) { parts.sealer.wake(number); };
   if (options.stage_bytes > 0) {
     parts.core.on_found = [&parts](Inode& inode, std::uint64_t size) {
-      parts.stager.found(inode, size);
+      const bool is_remote = parts.pool_stager && parts.files.is_remote(inode);
+      is_remote ? parts.pool_stager->found(inode) : parts.stager.found(inode, size);
     };
     parts.core.on_loading = [&parts](Inode& inode, int flags) {
       parts.stager.opened(inode, flags);
     };
+  }
+  if (parts.pool_files) {
+    parts.core.is_pooled = true;
+    parts.core.is_publishing = options.pool_options.writes == PoolWrites::kAll;
+    parts.core.fetch = [&parts](const InodePtr& inode) {
+      return parts.pool_files->fetch(inode);
+    };
+    parts.core.on_pool_work = [&parts] { parts.publisher->wake(); };
+    options.pool->on_joined = [&catalog](const Uuid& pool) {
+      if (const Result<void> put = catalog.set_pool(pool); !put.ok())
+        log_warn("pool not noted errno={}", put.error().code);
+    };
+    options.pool->on_change = [&parts](const PoolLogRecord& record) {
+      parts.pool_files->on_change(record);
+    };
+    options.pool->on_gap = [&parts] { parts.pool_files->on_gap(); };
   }
   parts.core.on_orphan_object = [&parts] { parts.reaper.add_object(); };
   parts.core.on_sync_wanted = [&parts] { parts.sealer.want_sync(); };
@@ -135,12 +171,24 @@ void Volume::start() {
   parts_->scrubber.start();
   parts_->stager.start();
   parts_->device_watch.start();
+  if (parts_->publisher) {
+    parts_->core.options.pool->start();
+    parts_->publisher->start();
+    parts_->pool_stager->start();
+  }
+  if (parts_->pool_evictor) parts_->pool_evictor->start();
   if (parts_->core.counters.unsealed.load() > 0) parts_->sealer.wake(0);
 }
 
 void Volume::stop(double deadline_s) {
   if (parts_ == nullptr) return;
   Parts& parts = *parts_;
+  if (parts.pool_evictor) parts.pool_evictor->stop();
+  if (parts.publisher) {
+    parts.pool_stager->stop();
+    parts.publisher->stop();
+    parts.core.options.pool->stop();
+  }
   parts.device_watch.stop();
   parts.stager.stop();
   parts.scrubber.stop();
@@ -162,7 +210,7 @@ void Volume::stop(double deadline_s) {
 }
 
 Result<Entry> Volume::lookup(InodeNumber parent, std::string_view name, const Caller& caller,
-                             double* miss_timeout_s) {
+                             double* miss_timeout_s, AskPool ask) {
   if (SyntheticTree::owns(parent)) {
     // What it has not may be there the next moment.
     if (miss_timeout_s != nullptr) *miss_timeout_s = 0;
@@ -170,10 +218,19 @@ Result<Entry> Volume::lookup(InodeNumber parent, std::string_view name, const Ca
       return parts_->names.lookup(kRootInode, ".", caller, nullptr);
     return parts_->synthetic.lookup(parent, name);
   }
+  InodePtr brought;
+  if (ask == AskPool::kYes && parts_->pool_files)
+    brought = parts_->pool_files->bring(parent, name);
   Result<Entry> entry = parts_->names.lookup(parent, name, caller, miss_timeout_s);
+  // Another node may publish it the next moment, and nobody would tell the kernel.
+  if (parts_->pool_files && miss_timeout_s != nullptr) *miss_timeout_s = 0;
   if (!entry.ok() && entry.error().code == ENOENT && SyntheticTree::is_entrance(parent, name))
     return parts_->synthetic.enter();
   return entry;
+}
+bool Volume::lookup_asks_pool(InodeNumber parent, std::string_view name) {
+  return parts_->pool_files && !SyntheticTree::owns(parent) &&
+         parts_->pool_files->is_wanted(parent, name);
 }
 void Volume::forget(InodeNumber inode, std::uint64_t lookups) {
   if (SyntheticTree::owns(inode)) return parts_->synthetic.forget(inode, lookups);
@@ -229,12 +286,33 @@ Result<std::string> Volume::read_link(InodeNumber inode) {
   if (SyntheticTree::owns(inode)) return parts_->synthetic.read_link(inode);
   return parts_->names.read_link(inode);
 }
+bool Volume::list_asks_pool(InodeNumber directory, std::uint64_t after_cookie) {
+  return parts_->pool_listings && after_cookie == 0 && !SyntheticTree::owns(directory) &&
+         parts_->pool_listings->is_wanted(directory);
+}
 Result<void> Volume::list(InodeNumber directory, std::uint64_t after_cookie, bool plus,
                           const std::function<bool(const ListedEntry&)>& visit,
-                          const Caller& caller) {
+                          const Caller& caller, AskPool ask) {
   if (SyntheticTree::owns(directory))
     return parts_->synthetic.list(directory, after_cookie, visit);
-  return parts_->names.list(directory, after_cookie, plus, visit, caller);
+  if (!parts_->pool_listings)
+    return parts_->names.list(directory, after_cookie, plus, visit, caller);
+  PoolListings& listings = *parts_->pool_listings;
+  if (after_cookie == 0) listings.forget(directory);
+  if (ask == AskPool::kYes && list_asks_pool(directory, after_cookie))
+    listings.begin(directory);
+  bool wants_more = true;
+  if (after_cookie < PoolListings::kFirstCookie) {
+    // What is made here since is shown as a name of the pool, if it is one.
+    const std::uint64_t end = listings.end_of(directory);
+    TRY(parts_->names.list(
+        directory, after_cookie, plus,
+        [&](const ListedEntry& entry) {
+          return entry.entry.cookie < end && (wants_more = visit(entry));
+        },
+        caller));
+  }
+  return wants_more ? listings.list(directory, after_cookie, visit) : Result<void>{};
 }
 
 Result<AttributesReply> Volume::attributes(InodeNumber inode, const OpenFile* file,
@@ -270,8 +348,8 @@ Result<Opened> Volume::open(InodeNumber inode, int flags, const Caller& caller,
                             OpenCheck check) {
   return parts_->files.open(inode, flags, caller, check);
 }
-bool Volume::open_is_slow(InodeNumber inode, int flags) {
-  return parts_->files.open_is_slow(inode, flags);
+OpenCost Volume::open_cost(InodeNumber inode, int flags) {
+  return parts_->files.open_cost(inode, flags);
 }
 Result<Created> Volume::create(InodeNumber parent, std::string_view name, mode_t mode,
                                int flags, const Caller& caller) {
@@ -295,8 +373,8 @@ Result<void> Volume::flush(OpenFile& file, const Caller& caller) {
   return parts_->files.flush(file, caller);
 }
 void Volume::release(OpenFile& file) { parts_->files.release(file); }
-Result<void> Volume::fsync(OpenFile& file, bool data_only) {
-  return parts_->files.fsync(file, data_only);
+Result<void> Volume::fsync(OpenFile& file, bool data_only, const Caller& caller) {
+  return parts_->files.fsync(file, data_only, caller);
 }
 Result<void> Volume::fsync_directory(InodeNumber /*directory*/) {
   return parts_->core.catalog.sync();
@@ -333,12 +411,20 @@ Result<struct statvfs> Volume::statfs() {
   std::uint64_t stuck = 0;
   Core& core = parts_->core;
   for (std::size_t i = 0; i < core.devices->count(); ++i) {
-    if (core.devices->state(core.devices->index_at(i)) == DeviceState::kLost) continue;
+    const DeviceState state = core.devices->state(core.devices->index_at(i));
+    if (state == DeviceState::kLost) continue;
     const struct statvfs below = TRY(core.devices->tiers()[i]->space());
     const DeviceRoom seen = core.budget.room_on(core.devices->index_at(i));
     const UsageSums now = core.budget.usage().on(core.devices->index_at(i));
-    const std::uint64_t size =
+    std::uint64_t size =
         seen.room.budget > 0 ? seen.room.budget : below.f_blocks * below.f_frsize;
+    if (state != DeviceState::kWell) {
+      // What is there is all that it will hold.
+      size = std::min(size, now.all());
+      budget += size;
+      stuck += size;
+      continue;
+    }
     budget += size;
     stuck += std::min(size, now.kept + now.live);
     sum.f_files += below.f_files;
@@ -361,6 +447,30 @@ Result<EvictPage> Volume::evict_in(InodeNumber directory, std::uint64_t after) {
   return evict_directory(parts_->core, directory, after);
 }
 
+Result<Unflushed> Volume::flush(std::string_view path, InodeNumber before) {
+  if (!parts_->publisher) return fail(EOPNOTSUPP, "the mount has no pool");
+  if (!parts_->core.is_publishing)
+    return fail(EROFS, "the mount publishes nothing on its pool");
+  if (before == 0) {
+    parts_->sealer.hurry();
+    parts_->publisher->wake();
+  }
+  return count_unflushed(parts_->core, path, before);
+}
+
+bool Volume::is_pool_up() const {
+  const PoolService* pool = parts_->core.options.pool;
+  return pool != nullptr && pool->is_usable();
+}
+
+std::optional<PoolCounts> Volume::pool_counts() const {
+  if (!parts_->pool_files) return std::nullopt;
+  PoolCounts counts = parts_->pool_files->counts();
+  parts_->publisher->add_counts(counts);
+  if (parts_->pool_evictor) parts_->pool_evictor->add_counts(counts);
+  return counts;
+}
+
 VolumeCounts Volume::counts() const {
   const Counters& counters = parts_->core.counters;
   const Leases::Counts leases = parts_->core.budget.leases().counts(monotonic_now());
@@ -373,6 +483,7 @@ VolumeCounts Volume::counts() const {
                       .damaged = counters.damaged.load(),
                       .lost = counters.lost.load(),
                       .leases = leases.leases,
+                      .leased_bytes = leases.bytes,
                       .leases_ended_early = leases.ended_early,
                       .slowed = parts_->core.budget.slowed(),
                       .orphan_bytes = parts_->core.budget.usage().by_tenant()[kOrphans].all(),

@@ -35,13 +35,17 @@
 #include "fs/life/stage_counts.h"
 #include "fs/node/device_state.h"
 #include "fs/node/ports.h"
+#include "fs/pool/pool_counts.h"
+#include "fs/pool/pool_options.h"
 #include "fs/verify_mode.h"
 #include "metadata/catalog.h"
 
 namespace kvcachefs {
 
+class PoolService;   // backend/pool/pool_service.h
 struct Explanation;  // fs/explain/explain.h
 struct EvictPage;    // fs/explain/evict.h
+struct Unflushed;    // fs/pool/unflushed.h
 
 namespace order {
 class Learner;
@@ -111,7 +115,7 @@ struct Created {
 
 struct ListedEntry {
   DirEntry entry;
-  std::optional<Entry> plus;  // readdirplus: absent when the inode is a miss now
+  std::optional<Entry> plus;  // readdirplus: absent of files
 };
 
 struct VolumeOptions {
@@ -122,16 +126,25 @@ struct VolumeOptions {
   std::uint64_t stage_bytes = 0;             // most that is read ahead and not loaded; 0: none
   DirectIo direct_io = DirectIo::kPass;
   BudgetOptions budget = {};
+  // Not started yet; outlives the volume. Null: none.
+  PoolService* pool = nullptr;
+  PoolOptions pool_options = {};
 };
 
 // What a flush waits for.
 enum class FlushCost : std::uint8_t { kQuick, kWaitsForDisk, kWaitsForRoom };
 
+// What an open waits for.
+enum class OpenCost : std::uint8_t { kQuick, kWaitsForDisk, kWaitsForPool };
+
 // Whether an open verifies what it finds wanting.
 enum class OpenCheck : std::uint8_t {
   kVerify,
-  kSkip,  // open_is_slow() has just said that there is nothing to do
+  kSkip,  // open_cost() has just said that there is nothing to do
 };
+
+// Whether a lookup of what is not here asks the pool.
+enum class AskPool : std::uint8_t { kYes, kNo };
 
 // What recovery found and did at the start.
 struct RecoveryReport {
@@ -151,6 +164,7 @@ struct VolumeCounts {
   std::uint64_t damaged = 0;
   std::uint64_t lost = 0;
   std::uint64_t leases = 0;
+  std::uint64_t leased_bytes = 0;
   std::uint64_t leases_ended_early = 0;
   std::uint64_t slowed = 0;              // closes that waited for room
   std::uint64_t orphan_bytes = 0;        // of processes that have ended
@@ -197,9 +211,11 @@ class Volume {
   // ---- names (fs/names) ----
   // ENOENT: no such name, or its data is a miss, or it is a prefix hash that another process is
   // writing. "." and ".." are served for any inode number that exists.
-  // `miss_timeout_s`, where given, becomes how long an ENOENT holds.
+  // `miss_timeout_s`, where given, becomes how long an ENOENT holds. *slow* when lookup_asks_pool() says so: it
+  // waits for the pool, a quarter of a second at most.
   Result<Entry> lookup(InodeNumber parent, std::string_view name, const Caller& caller = {},
-                       double* miss_timeout_s = nullptr);
+                       double* miss_timeout_s = nullptr, AskPool ask = AskPool::kYes);
+  [[nodiscard]] bool lookup_asks_pool(InodeNumber parent, std::string_view name);
   void forget(InodeNumber inode, std::uint64_t lookups);
   // All types but symlinks; a regular file gets its (empty) object, published at once.
   Result<Entry> make_node(InodeNumber parent, std::string_view name, mode_t mode, dev_t rdev,
@@ -217,10 +233,12 @@ class Volume {
   Result<std::string> read_link(InodeNumber inode);
   // Entries after the cookie, "." and ".." first (their cookies are 1 and 2). `visit` returns
   // false when its buffer is full; an entry with `plus` was counted as a lookup only if `visit`
-  // returned true for it.
+  // returned true for it. *slow* when list_asks_pool() says so: a listing that begins (from 0) shows what is on
+  // the pool, too, and waits for it, some seconds at most.
   Result<void> list(InodeNumber directory, std::uint64_t after_cookie, bool plus,
                     const std::function<bool(const ListedEntry&)>& visit,
-                    const Caller& caller = {});
+                    const Caller& caller = {}, AskPool ask = AskPool::kYes);
+  [[nodiscard]] bool list_asks_pool(InodeNumber directory, std::uint64_t after_cookie);
 
   // ---- attributes and xattrs ----
   // `file`, when the kernel names one: a file that came second to the file of its prefix hash has
@@ -241,12 +259,13 @@ class Volume {
 
   // ---- files ----
   // `flags` are of open(2); O_CREAT and O_EXCL are ignored here. O_TRUNC truncates (or starts a
-  // new object). *slow* when open_is_slow() says so: then a sealed file's bytes are read and compared
-  // with their checksums first (fs/life/verify.h). Errors: EEXIST (for writing, of a prefix file),
+  // new object). *slow* when open_cost() says so: then a sealed file's bytes are read and compared
+  // with their checksums first (fs/life/verify.h), or those of a remote one are fetched from the pool
+  // (fs/pool/pool_files.h). Errors: EEXIST (for writing, of a prefix file), ENOENT (the pool does not give them),
   // ESTALE (gone, or damaged and set aside: look the name up again, and find the miss).
   Result<Opened> open(InodeNumber inode, int flags, const Caller& caller,
                       OpenCheck check = OpenCheck::kVerify);
-  [[nodiscard]] bool open_is_slow(InodeNumber inode, int flags);
+  [[nodiscard]] OpenCost open_cost(InodeNumber inode, int flags);
   Result<Created> create(InodeNumber parent, std::string_view name, mode_t mode, int flags,
                          const Caller& caller);
   Result<Created> make_tmpfile(InodeNumber parent, mode_t mode, int flags,
@@ -261,8 +280,9 @@ class Volume {
   // that closes what it inherited. Under policy keep it waits for the disk
   // (see flush_cost).
   Result<void> flush(OpenFile& file, const Caller& caller);
-  void release(OpenFile& file);                         // `file` is gone after it
-  Result<void> fsync(OpenFile& file, bool data_only);   // *slow*
+  void release(OpenFile& file);  // `file` is gone after it
+  // Whoever asks for it needs the file again (policy `keep`), but an NFS server, which does so for each file. *slow*
+  Result<void> fsync(OpenFile& file, bool data_only, const Caller& caller = {});
   Result<void> fsync_directory(InodeNumber directory);  // *slow*
   Result<void> fallocate(OpenFile& file, int mode, std::uint64_t offset, std::uint64_t length,
                          const Caller& caller);  // *slow*
@@ -292,8 +312,16 @@ class Volume {
   // Drops the files in a directory that may go, those after `after`. Errors: as above.
   Result<EvictPage> evict_in(InodeNumber directory, std::uint64_t after);
 
+  // What is not on the pool yet of a path (of a directory: below it), and has it done soon; `before` as in
+  // fs/pool/unflushed.h. Errors: EOPNOTSUPP (there is no pool), EROFS (nothing is published there), EIO, EBADMSG.
+  Result<Unflushed> flush(std::string_view path, InodeNumber before);
+
   // ---- for status ----
   [[nodiscard]] VolumeCounts counts() const;
+  // It has joined its pool, and that answers.
+  [[nodiscard]] bool is_pool_up() const;
+  // nullopt: there is no pool.
+  [[nodiscard]] std::optional<PoolCounts> pool_counts() const;
   // How much the blocks of each model were used since the start, and how much was dropped why.
   [[nodiscard]] std::vector<Use> uses() const;
   [[nodiscard]] DropCounts drop_counts() const;

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "backend/base/log.h"
+#include "backend/base/wire.h"
 #include "metadata/format.h"
 #include "metadata/keys.h"
-#include "metadata/wire.h"
 
 namespace kvcachefs {
 namespace {
@@ -132,7 +132,7 @@ void Edit::remove_xattr(InodeNumber inode, std::string_view name) {
 }
 
 void Edit::put_orphan_inode(InodeNumber number) {
-  batch_.put(Table::kOrphans, keys::orphan(keys::kOrphanInode, number), {});
+  batch_.put(Table::kOrphans, keys::lettered(keys::kOrphanInode, number), {});
 }
 void Edit::put_orphan_inode(InodeNumber number, const LeftRows& left) {
   std::string value;
@@ -141,18 +141,18 @@ void Edit::put_orphan_inode(InodeNumber number, const LeftRows& left) {
   wire::put_le(value, static_cast<std::uint8_t>(left.hash.size()));
   value += left.hash;
   value += left.name;
-  batch_.put(Table::kOrphans, keys::orphan(keys::kOrphanInode, number), std::move(value));
+  batch_.put(Table::kOrphans, keys::lettered(keys::kOrphanInode, number), std::move(value));
 }
 void Edit::remove_orphan_inode(InodeNumber number) {
-  batch_.remove(Table::kOrphans, keys::orphan(keys::kOrphanInode, number));
+  batch_.remove(Table::kOrphans, keys::lettered(keys::kOrphanInode, number));
 }
 void Edit::put_orphan_object(ObjectId id, std::uint32_t device) {
   std::string value;
   wire::put_le(value, device);
-  batch_.put(Table::kOrphans, keys::orphan(keys::kOrphanObject, id), std::move(value));
+  batch_.put(Table::kOrphans, keys::lettered(keys::kOrphanObject, id), std::move(value));
 }
 void Edit::remove_orphan_object(ObjectId id) {
-  batch_.remove(Table::kOrphans, keys::orphan(keys::kOrphanObject, id));
+  batch_.remove(Table::kOrphans, keys::lettered(keys::kOrphanObject, id));
 }
 
 void Edit::put_block(std::uint64_t block, const BlockRecord& record) {
@@ -181,6 +181,27 @@ void Edit::put_unsealed(InodeNumber number) {
 }
 void Edit::remove_unsealed(InodeNumber number) {
   batch_.remove(Table::kUnsealed, keys::number(number));
+}
+
+void Edit::put_pool_copy(InodeNumber number, const PoolCopy& copy) {
+  batch_.put(Table::kPoolCopies, keys::lettered(keys::kCopyOfInode, number), encode(copy));
+  batch_.put(Table::kPoolCopies, keys::by_fileid(copy.fileid, number), {});
+}
+void Edit::remove_pool_copy(InodeNumber number, const PoolCopy& copy) {
+  batch_.remove(Table::kPoolCopies, keys::lettered(keys::kCopyOfInode, number));
+  batch_.remove(Table::kPoolCopies, keys::by_fileid(copy.fileid, number));
+}
+void Edit::put_to_publish(InodeNumber number) {
+  batch_.put(Table::kPoolQueue, keys::lettered(keys::kToPublish, number), {});
+}
+void Edit::remove_to_publish(InodeNumber number) {
+  batch_.remove(Table::kPoolQueue, keys::lettered(keys::kToPublish, number));
+}
+void Edit::put_tombstone(std::string_view path, const Tombstone& tombstone) {
+  batch_.put(Table::kPoolQueue, keys::tombstone(path), encode(tombstone));
+}
+void Edit::remove_tombstone(std::string_view path) {
+  batch_.remove(Table::kPoolQueue, keys::tombstone(path));
 }
 
 Catalog::Catalog(std::unique_ptr<Store> store) : store_(std::move(store)) {}
@@ -385,7 +406,7 @@ Result<std::vector<InodeNumber>> Catalog::list_orphan_inodes(InodeNumber after,
   if (limit == 0 || after == UINT64_MAX) return numbers;
   TRY(walk(Floors::kOrphanInodes, Table::kOrphans, std::string(1, keys::kOrphanInode),
            after + 1, [&](std::string_view key, std::string_view) {
-             if (const auto number = keys::to_orphan(key)) numbers.push_back(*number);
+             if (const auto number = keys::to_lettered(key)) numbers.push_back(*number);
              return numbers.size() < limit;
            }));
   return numbers;
@@ -393,7 +414,7 @@ Result<std::vector<InodeNumber>> Catalog::list_orphan_inodes(InodeNumber after,
 
 Result<std::optional<LeftRows>> Catalog::find_left_rows(InodeNumber number) {
   const std::optional<std::string> value =
-      TRY(store_->get(Table::kOrphans, keys::orphan(keys::kOrphanInode, number)));
+      TRY(store_->get(Table::kOrphans, keys::lettered(keys::kOrphanInode, number)));
   if (!value || value->empty()) return std::optional<LeftRows>{};
   wire::Reader in(*value);
   LeftRows left;
@@ -412,7 +433,7 @@ Result<std::vector<OrphanObject>> Catalog::list_orphan_objects(ObjectId after,
   TRY(walk(Floors::kOrphanObjects, Table::kOrphans, std::string(1, keys::kOrphanObject),
            after + 1, [&](std::string_view key, std::string_view value) {
              wire::Reader in(value);
-             const auto id = keys::to_orphan(key);
+             const auto id = keys::to_lettered(key);
              const auto device = in.take<std::uint32_t>();
              damaged = !id || !in.done();
              if (!damaged) orphans.push_back({.id = *id, .device = device});
@@ -499,6 +520,66 @@ Result<void> Catalog::each_inode(
                       });
 }
 
+Result<std::optional<PoolCopy>> Catalog::find_pool_copy(InodeNumber number) {
+  return find(*store_, Table::kPoolCopies, keys::lettered(keys::kCopyOfInode, number),
+              decode_pool_copy);
+}
+
+Result<std::vector<InodeNumber>> Catalog::list_by_fileid(std::uint64_t fileid,
+                                                         std::size_t limit) {
+  std::vector<InodeNumber> found;
+  if (limit == 0) return found;
+  const std::string rows = keys::lettered(keys::kCopyByFileid, fileid);
+  TRY(store_->scan(Table::kPoolCopies, rows, rows, [&](std::string_view key, std::string_view) {
+    if (const auto number = keys::to_inode_by_fileid(key)) found.push_back(*number);
+    return found.size() < limit;
+  }));
+  return found;
+}
+
+Result<std::vector<InodeNumber>> Catalog::list_to_publish(InodeNumber after,
+                                                          std::size_t limit) {
+  std::vector<InodeNumber> found;
+  if (after == UINT64_MAX || limit == 0) return found;
+  TRY(store_->scan(Table::kPoolQueue, std::string(1, keys::kToPublish),
+                   keys::lettered(keys::kToPublish, after + 1),
+                   [&](std::string_view key, std::string_view) {
+                     if (const auto number = keys::to_lettered(key)) found.push_back(*number);
+                     return found.size() < limit;
+                   }));
+  return found;
+}
+
+Result<bool> Catalog::is_to_publish(InodeNumber number) {
+  return TRY(store_->get(Table::kPoolQueue, keys::lettered(keys::kToPublish, number)))
+      .has_value();
+}
+
+Result<std::optional<Tombstone>> Catalog::find_tombstone(std::string_view path) {
+  return find(*store_, Table::kPoolQueue, keys::tombstone(path), decode_tombstone);
+}
+
+Result<std::vector<std::pair<std::string, Tombstone>>> Catalog::list_tombstones(
+    std::string_view after, std::size_t limit) {
+  std::vector<std::pair<std::string, Tombstone>> found;
+  if (limit == 0) return found;
+  std::string from = keys::tombstone(after);
+  if (!after.empty()) from += '\0';
+  Error damaged{0, ""};
+  TRY(store_->scan(Table::kPoolQueue, std::string(1, keys::kTombstone), from,
+                   [&](std::string_view key, std::string_view value) {
+                     Result<Tombstone> record = decode_tombstone(value);
+                     if (!record.ok()) {
+                       damaged = record.error();
+                       return false;
+                     }
+                     found.emplace_back(key.substr(1), *record);
+                     return found.size() < limit;
+                   }));
+  if (damaged.code != 0) return damaged;
+  return found;
+}
+
 Result<void> Catalog::each_dentry(
     const std::function<bool(InodeNumber parent, const std::string& name, const DentryRecord&)>&
         visit,
@@ -583,7 +664,7 @@ Result<void> Catalog::commit(Edit&& edit) {
     } else if (operation.table == Table::kOrphans) {
       const bool inode = operation.key.front() == keys::kOrphanInode;
       entries.push_back({.owner = inode ? Floors::kOrphanInodes : Floors::kOrphanObjects,
-                         .number = *keys::to_orphan(operation.key)});
+                         .number = *keys::to_lettered(operation.key)});
     }
   }
   const Floors::Writing writing(floors_, std::move(entries));
@@ -673,6 +754,17 @@ Result<DeviceUuid> Catalog::uuid() {
   const std::optional<std::string> value = TRY(store_->get(Table::kMeta, keys::kUuid));
   if (!value) return fail(EBADMSG, "database: no uuid");
   return decode_uuid(*value);
+}
+
+Result<std::optional<DeviceUuid>> Catalog::pool() {
+  return find(*store_, Table::kMeta, keys::kPool, decode_uuid);
+}
+
+Result<void> Catalog::set_pool(const DeviceUuid& uuid) {
+  WriteBatch batch;
+  batch.put(Table::kMeta, std::string(keys::kPool), std::string(uuid.begin(), uuid.end()));
+  TRY(store_->write(batch));
+  return store_->sync();
 }
 
 Result<std::optional<std::uint64_t>> Catalog::sealed_bytes(std::uint32_t device) {

@@ -84,6 +84,16 @@ class Edit {
   void put_told_policy();
   void put_unsealed(InodeNumber number);
   void remove_unsealed(InodeNumber number);
+  // Where a file or a directory stands on the pool. One that stands is removed before another is put.
+  void put_pool_copy(InodeNumber number, const PoolCopy& copy);
+  // `copy` is the one that stands there.
+  void remove_pool_copy(InodeNumber number, const PoolCopy& copy);
+  // A sealed file that is to be published on the pool.
+  void put_to_publish(InodeNumber number);
+  void remove_to_publish(InodeNumber number);
+  // A path that is to be taken away on the pool; another tombstone of it is replaced.
+  void put_tombstone(std::string_view path, const Tombstone& tombstone);
+  void remove_tombstone(std::string_view path);
 
   // What it removes frees more than it adds: it goes through on a full disk.
   void set_frees() noexcept { batch_.set_frees(); }
@@ -154,6 +164,16 @@ class Catalog {
   Result<std::optional<LeftRows>> find_left_rows(InodeNumber number);
   Result<std::vector<OrphanObject>> list_orphan_objects(ObjectId after, std::size_t limit);
   Result<std::optional<BlockRecord>> find_block(std::uint64_t block);
+  Result<std::optional<PoolCopy>> find_pool_copy(InodeNumber number);
+  // Up to `limit` inodes whose copy the server has under that number.
+  Result<std::vector<InodeNumber>> list_by_fileid(std::uint64_t fileid, std::size_t limit);
+  // In number order, those greater than `after`.
+  Result<std::vector<InodeNumber>> list_to_publish(InodeNumber after, std::size_t limit);
+  Result<bool> is_to_publish(InodeNumber number);
+  Result<std::optional<Tombstone>> find_tombstone(std::string_view path);
+  // In the order of their paths, those after `after`.
+  Result<std::vector<std::pair<std::string, Tombstone>>> list_tombstones(std::string_view after,
+                                                                         std::size_t limit);
   // In the order of their numbers, those greater than `after` (nullopt: all).
   Result<void> each_block(const std::optional<std::uint64_t>& after,
                           const std::function<bool(std::uint64_t, const BlockRecord&)>& visit,
@@ -219,6 +239,10 @@ class Catalog {
   Result<void> set_run_marker(const RunMarker& marker);
   // This database's own UUID, written at its creation; device directories name it.
   Result<DeviceUuid> uuid();
+  // The pool that this database's copies are on; nullopt: it never joined one.
+  Result<std::optional<DeviceUuid>> pool();
+  // Synced before it returns.
+  Result<void> set_pool(const DeviceUuid& uuid);
   // Bytes that a device's sealed files occupied when somebody last said so; nullopt: nobody did. A hint:
   // not synced.
   Result<std::optional<std::uint64_t>> sealed_bytes(std::uint32_t device);

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "backend/base/random.h"
+#include "backend/base/wire.h"
 #include "metadata/keys.h"
-#include "metadata/wire.h"
 
 namespace kvcachefs {
 

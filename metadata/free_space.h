@@ -20,6 +20,9 @@ namespace kvcachefs {
 
 class FreeSpace {
  public:
+  // Below it nothing is added: logs and tables are being written when the disk fills up.
+  static constexpr std::uint64_t kFloor = 24ull << 20;
+
   // `dir` exists; the reserve file is made in it if there is room. Errors: what opening `dir`
   // gives.
   Result<void> open(const std::string& dir);
@@ -36,8 +39,6 @@ class FreeSpace {
 
  private:
   static constexpr std::uint64_t kReserve = 32ull << 20;
-  static constexpr std::uint64_t kFloor =
-      24ull << 20;  // logs and tables being written when the disk fills up
   static constexpr std::int64_t kInterval =
       100'000'000;  // ns; a writer of 240 MB/s fills the floor in it
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "backend/base/wire.h"
 #include "metadata/record.h"
-#include "metadata/wire.h"
 
 namespace kvcachefs::keys {
 
@@ -20,9 +20,17 @@ inline constexpr std::string_view kSealedPrefix = "sealed/";
 inline constexpr std::string_view kTold = "told";
 inline constexpr std::string_view kToldPolicy = "told_policy";
 inline constexpr std::string_view kUnreadPrefix = "unread/";
+inline constexpr std::string_view kPool = "pool";
 
 inline constexpr char kOrphanInode = 'i';
 inline constexpr char kOrphanObject = 'o';
+
+// Pool copies: by inode, and from the server's number to the inode. Pool queue: files to be published by inode,
+// names to be taken away by path.
+inline constexpr char kCopyOfInode = 'i';
+inline constexpr char kCopyByFileid = 'f';
+inline constexpr char kToPublish = 'p';
+inline constexpr char kTombstone = 't';
 
 [[nodiscard]] inline std::string number(std::uint64_t value) {
   std::string key;
@@ -91,13 +99,13 @@ struct BackReference {
   return BackReference{wire::get_be64(key), wire::get_be64(key.substr(8)), key.substr(16)};
 }
 
-// Orphans: a letter for the kind, then the number.
-[[nodiscard]] inline std::string orphan(char kind, std::uint64_t value) {
+// Orphans, pool copies, what is to be published: a letter for the kind, then the number.
+[[nodiscard]] inline std::string lettered(char kind, std::uint64_t value) {
   std::string key(1, kind);
   wire::put_be64(key, value);
   return key;
 }
-[[nodiscard]] inline std::optional<std::uint64_t> to_orphan(std::string_view key) noexcept {
+[[nodiscard]] inline std::optional<std::uint64_t> to_lettered(std::string_view key) noexcept {
   if (key.size() != 9) return std::nullopt;
   return wire::get_be64(key.substr(1));
 }
@@ -122,6 +130,25 @@ struct Prefix {
   const std::size_t end = key.find('\0');
   if (end == std::string_view::npos || end == 0 || key.size() <= end + 9) return std::nullopt;
   return Prefix{key.substr(0, end), wire::get_be64(key.substr(end + 1)), key.substr(end + 9)};
+}
+
+// What copies the server has under a number: a letter, that number, the inode.
+[[nodiscard]] inline std::string by_fileid(std::uint64_t fileid, InodeNumber inode) {
+  std::string key = lettered(kCopyByFileid, fileid);
+  wire::put_be64(key, inode);
+  return key;
+}
+[[nodiscard]] inline std::optional<InodeNumber> to_inode_by_fileid(
+    std::string_view key) noexcept {
+  if (key.size() != 17) return std::nullopt;
+  return wire::get_be64(key.substr(9));
+}
+
+// A letter, then a path.
+[[nodiscard]] inline std::string tombstone(std::string_view path) {
+  std::string key(1, kTombstone);
+  key += path;
+  return key;
 }
 
 // Directories below which the names are to be read for blocks.

@@ -5,7 +5,7 @@
 
 #include <cassert>
 
-#include "metadata/wire.h"
+#include "backend/base/wire.h"
 
 namespace kvcachefs {
 namespace {
@@ -17,6 +17,8 @@ constexpr std::uint8_t kInodeVersion = 1;
 constexpr std::uint8_t kObjectVersion = 1;
 constexpr std::uint8_t kDentryVersion = 1;
 constexpr std::uint8_t kBlockVersion = 1;
+constexpr std::uint8_t kPoolCopyVersion = 1;
+constexpr std::uint8_t kTombstoneVersion = 1;
 
 constexpr std::uint32_t kKnownFlags = kInodeFsynced | kInodePoisoned | kInodeKeep |
                                       kInodeHasAcl | kInodeHasXattr | kInodeFirstWriter;
@@ -67,7 +69,7 @@ constexpr bool known_dirent_type(std::uint8_t type) noexcept {
   }
 }
 
-constexpr bool known_state(DataState state) noexcept { return state <= DataState::kMutable; }
+constexpr bool known_state(DataState state) noexcept { return state <= DataState::kRemote; }
 
 bool has_previous(const InodeRecord& record) noexcept {
   return record.previous_object != kNoObject || record.previous_state != DataState::kNone;
@@ -268,6 +270,50 @@ Result<BlockRecord> decode_block(std::string_view bytes) {
   if (record.hinted && !record.has_parent)
     return fail(EBADMSG, "block record: hint without a parent");
   if (record.hash.find('\0') != std::string::npos) return fail(EBADMSG, "block record: hash");
+  return record;
+}
+
+std::string encode(const PoolCopy& record) {
+  std::string out;
+  put_le(out, kPoolCopyVersion);
+  put_le(out, record.fileid);
+  put_le(out, record.path_hash);
+  put_le(out, record.size);
+  put_le(out, record.mtime);
+  return out;
+}
+
+Result<PoolCopy> decode_pool_copy(std::string_view bytes) {
+  Reader in(bytes);
+  if (in.take<std::uint8_t>() != kPoolCopyVersion)
+    return fail(EBADMSG, "pool copy record: version");
+  PoolCopy record;
+  record.fileid = in.take<std::uint64_t>();
+  record.path_hash = in.take<std::uint64_t>();
+  record.size = in.take<std::uint64_t>();
+  record.mtime = in.take<std::int64_t>();
+  if (!in.done()) return fail(EBADMSG, "pool copy record: length");
+  return record;
+}
+
+std::string encode(const Tombstone& record) {
+  std::string out;
+  put_le(out, kTombstoneVersion);
+  put_le(out, static_cast<std::uint8_t>(record.is_directory));
+  put_le(out, record.fileid);
+  return out;
+}
+
+Result<Tombstone> decode_tombstone(std::string_view bytes) {
+  Reader in(bytes);
+  if (in.take<std::uint8_t>() != kTombstoneVersion)
+    return fail(EBADMSG, "tombstone record: version");
+  const auto kind = in.take<std::uint8_t>();
+  Tombstone record;
+  record.is_directory = kind == 1;
+  record.fileid = in.take<std::uint64_t>();
+  if (!in.done()) return fail(EBADMSG, "tombstone record: length");
+  if (kind > 1) return fail(EBADMSG, "tombstone record: kind");
   return record;
 }
 

@@ -28,6 +28,7 @@ enum class DataState : std::uint8_t {
   kPublished = 2,    // recorded by FLUSH, rename or link: a crash of the daemon keeps it
   kSealed = 3,       // durable, with checksums
   kMutable = 4,      // changed, or open for writing, after publication
+  kRemote = 5,       // sealed; its bytes are on the pool alone
 };
 
 // InodeRecord::flags. A new flag needs a new format version.
@@ -79,7 +80,7 @@ struct InodeRecord {
   // bytes.
   ObjectId previous_object = kNoObject;
   DataState previous_state = DataState::kNone;
-  DataStamp stamp;     // kPublished, kSealed, kMutable: as last recorded
+  DataStamp stamp;     // kPublished, kSealed, kMutable, kRemote: as last recorded
   std::string target;  // symlinks: what they point to
   ProcessId writer;    // regular files: who made or rewrote it, if that is known
   bool operator==(const InodeRecord&) const = default;
@@ -119,6 +120,22 @@ struct BlockRecord {
 // As the longest that a layout knows (128 digits and a sign).
 inline constexpr std::size_t kLongestHash = 129;
 
+// Where a file, or a directory, stands on the pool.
+struct PoolCopy {
+  std::uint64_t fileid = 0;     // the server's inode number
+  std::uint64_t path_hash = 0;  // pool_path_hash() of its path there
+  std::uint64_t size = 0;       // bytes; of a directory 0
+  UnixNanos mtime = 0;          // by the server's clock; of a directory 0
+  bool operator==(const PoolCopy&) const = default;
+};
+
+// A name that was taken away here, and still has to be on the pool. It hides that file, and no other.
+struct Tombstone {
+  std::uint64_t fileid = 0;
+  bool is_directory = false;
+  bool operator==(const Tombstone&) const = default;
+};
+
 struct DirEntry {
   std::uint64_t cookie = 0;
   InodeNumber inode = 0;
@@ -130,11 +147,15 @@ struct DirEntry {
 [[nodiscard]] std::string encode(const ObjectRecord& record);
 [[nodiscard]] std::string encode(const DentryRecord& record);
 [[nodiscard]] std::string encode(const BlockRecord& record);
+[[nodiscard]] std::string encode(const PoolCopy& record);
+[[nodiscard]] std::string encode(const Tombstone& record);
 // Error of each: EBADMSG for anything that encode() does not write (too short, too long,
 // unknown version, flag, state or type). Lengths are checked before anything is allocated.
 Result<InodeRecord> decode_inode(std::string_view bytes);
 Result<ObjectRecord> decode_object(std::string_view bytes);
 Result<DentryRecord> decode_dentry(std::string_view bytes);
 Result<BlockRecord> decode_block(std::string_view bytes);
+Result<PoolCopy> decode_pool_copy(std::string_view bytes);
+Result<Tombstone> decode_tombstone(std::string_view bytes);
 
 }  // namespace kvcachefs

@@ -96,6 +96,9 @@ rocksdb::DBOptions database_options(const RocksdbOptions& options,
   db.max_bgerror_resume_count = 0;
   db.listeners.push_back(instance.failure);
   db.max_manifest_file_size = 16 * kMega;
+  // What is allotted ahead would be bytes of the mount's size that nobody sees.
+  db.allow_fallocate = false;
+  db.manifest_preallocation_size = 64 * 1024;
   db.info_log = std::make_shared<RocksdbLog>();
   db.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
   db.stats_dump_period_sec = 0;
@@ -126,6 +129,7 @@ rocksdb::ColumnFamilyOptions table_options(Table table, const RocksdbOptions& op
     case Table::kObjects:
     case Table::kXattrs:
     case Table::kBlocks:
+    case Table::kPoolCopies:
       // Looked up by whole keys, often by ones that are not there.
       blocks.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
       family.memtable_whole_key_filtering = true;
@@ -133,6 +137,7 @@ rocksdb::ColumnFamilyOptions table_options(Table table, const RocksdbOptions& op
       break;
     case Table::kUnsealed:
     case Table::kOrphans:
+    case Table::kPoolQueue:
     case Table::kMeta:
       // Queues: entries go soon after they came. A small buffer bounds the removed ones that a
       // walk steps over.

@@ -30,8 +30,10 @@ enum class Table : std::uint8_t {
   kUnsealed,
   kBlocks,
   kPrefixes,
+  kPoolCopies,
+  kPoolQueue,
 };
-inline constexpr std::size_t kTableCount = 11;
+inline constexpr std::size_t kTableCount = 13;
 
 class WriteBatch {
  public:

@@ -1,23 +1,25 @@
 #!/bin/bash
 # Installs the Debian packages that kvcachefs needs. As root; safe to run again.
 #
-#   packaging/install-deps.sh [build|run|test]...     (default: build)
+#   packaging/install-deps.sh [build|run|demo|test]...     (default: build)
 #
 #   run    what an installed kvcachefs needs
 #   build  compiler, libraries, and what packaging/build-libfuse.sh needs
-#   test   build, and everything that tests/run.sh uses
+#   demo   what packaging/demo-two-servers.sh needs besides: an NFS server, namespaces
+#   test   build, demo, and everything that tests/run.sh uses
 #
 # Does not touch the network when everything is there already.
 set -euo pipefail
 
 run_packages=(fuse3 kmod util-linux ca-certificates
-  librocksdb7.8 libspdlog1.10 libfmt9 libisal2 liburing2 libnuma1 libcpp-httplib0.11)
+  librocksdb7.8 libspdlog1.10 libfmt9 libisal2 liburing2 libnuma1 libcpp-httplib0.11 libnfs13)
 build_packages=(build-essential cmake ninja-build ccache pkg-config meson patch dpkg-dev
   librocksdb-dev libspdlog-dev libfmt-dev libisal-dev liburing-dev libnuma-dev libfuse3-dev
-  libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libcpp-httplib-dev fuse3)
+  libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libcpp-httplib-dev libnfs-dev libxxhash-dev fuse3)
 test_packages=(libgtest-dev clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
   python3 python3-venv python3-dev xfsprogs e2fsprogs strace rocksdb-tools fio attr acl sqlite3 libsqlite3-dev zlib1g-dev
   git rsync procps psmisc kmod util-linux mount man-db systemd bash logrotate plocate libibverbs1 librdmacm1 libnuma1)
+demo_packages=(nfs-ganesha nfs-ganesha-vfs rpcbind iproute2 util-linux)
 
 [ $# -gt 0 ] || set -- build
 wanted=()
@@ -25,9 +27,10 @@ for set in "$@"; do
   case $set in
     run) wanted+=("${run_packages[@]}") ;;
     build) wanted+=("${build_packages[@]}") ;;
-    test) wanted+=("${build_packages[@]}" "${test_packages[@]}") ;;
+    demo) wanted+=("${demo_packages[@]}") ;;
+    test) wanted+=("${build_packages[@]}" "${demo_packages[@]}" "${test_packages[@]}") ;;
     -h|--help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
-    *) echo "install-deps: unknown set $set (build, run or test)" >&2; exit 2 ;;
+    *) echo "install-deps: unknown set $set (build, run, demo or test)" >&2; exit 2 ;;
   esac
 done
 

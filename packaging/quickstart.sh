@@ -24,42 +24,9 @@ data=$(realpath -ms -- "${KVCACHEFS_DATA:-/var/lib/kvcachefs}")
 bin=${KVCACHEFS_BIN:-$root/build/release/bin}
 work=$root/build/quickstart
 venv=$root/build/quickstart-venv
+me=quickstart
 steps=9
-step=0
-
-say() { step=$((step + 1)); printf '\n[%d/%d] %s\n' "$step" "$steps" "$*"; }
-fail() { printf 'quickstart: %s\n' "$*" >&2; exit 1; }
-
-# Runs a noisy command; its output goes to a log that is shown only when it fails.
-quietly() {
-  local log=$work/$1.log code=0
-  shift
-  "$@" >"$log" 2>&1 || code=$?
-  if [ "$code" = 0 ]; then return 0; fi
-  tail -n 40 "$log" >&2
-  printf 'quickstart: failed (exit %d): %s\nquickstart: whole log: %s\n' "$code" "$*" "$log" >&2
-  return "$code"
-}
-
-# What this machine lacks, one line each.
-missing() {
-  if [ "$(id -u)" -ne 0 ]; then
-    echo "root: run it as root, for example with sudo (it installs packages and mounts)"
-  else
-    # CAP_SYS_ADMIN is bit 21; a container's root may lack it.
-    local caps
-    caps=$(awk '/^CapEff:/ {print $2}' /proc/self/status)
-    if [ $(((0x$caps >> 21) & 1)) -eq 0 ]; then
-      echo "CAP_SYS_ADMIN: this root may not mount (in a container: --cap-add SYS_ADMIN)"
-    fi
-    [ -c /dev/fuse ] || modprobe fuse 2>/dev/null || true
-  fi
-  if [ ! -c /dev/fuse ]; then
-    echo "/dev/fuse: load the kernel module (modprobe fuse; in a container: --device /dev/fuse)"
-  fi
-  command -v apt-get >/dev/null ||
-    echo "apt-get: this script sets up Debian 12; the README says how to build by hand"
-}
+. "$root/packaging/quickstart/common.sh"
 
 # Type of the topmost mount on the mount point; empty when nothing is mounted there.
 # /proc is read because asking a dead mount itself gives errors.
@@ -68,32 +35,6 @@ mounted_type() {
     { path = $5; gsub(/\\040/, " ", path)
       if (path == wanted) for (i = 7; i <= NF; i++) if ($i == "-") type = $(i + 1) }
     END { print type }' /proc/self/mountinfo
-}
-
-check() {
-  local lacks
-  lacks=$(missing)
-  [ -z "$lacks" ] && return 0
-  echo "quickstart: cannot start, this is missing:" >&2
-  sed 's/^/  /' <<<"$lacks" >&2
-  exit 1
-}
-
-build() {
-  if [ -n "${KVCACHEFS_BIN:-}" ]; then
-    echo "  using the executables in $bin (KVCACHEFS_BIN)"
-    return
-  fi
-  local code=0
-  quietly libfuse "$root/packaging/build-libfuse.sh" || code=$?
-  case $code in
-    0) ;;
-    3) echo "  going on with the installed libfuse" ;;
-    *) exit 1 ;;
-  esac
-  cd "$root"
-  quietly configure cmake --preset release || exit 1
-  quietly build cmake --build --preset release || exit 1
 }
 
 # Where the mount that is up keeps its data.
@@ -132,17 +73,6 @@ mount_it() {
   mkdir -p "$data"
   echo "  kvcachefs mount --nvme $data --log $work/kvcachefs.log $mount_point"
   "$bin/kvcachefs" mount --nvme "$data" --log "$work/kvcachefs.log" "$mount_point"
-}
-
-make_venv() {
-  local python=/usr/bin/python3
-  [ -x $python ] || python=python3
-  if ! $python -c 'import ensurepip, venv' 2>/dev/null; then
-    quietly apt apt-get install -y --no-install-recommends python3-venv || exit 1
-  fi
-  [ -x "$venv/bin/pip" ] || quietly venv $python -m venv "$venv" || exit 1
-  quietly pip "$venv/bin/pip" install --disable-pip-version-check \
-    -r "$root/packaging/quickstart/requirements.txt" || exit 1
 }
 
 demo() {

@@ -200,9 +200,26 @@ def remove_tree(path):
                    check=False)
 
 
+_page_cache_holders = 0
+
+
+@contextlib.contextmanager
+def page_cache():
+    """While this process holds it, no other test drops the machine's caches."""
+    global _page_cache_holders
+    with open(os.path.abspath(__file__)) as lock:
+        if not _page_cache_holders:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        _page_cache_holders += 1
+        try:
+            yield
+        finally:
+            _page_cache_holders -= 1
+
+
 def drop_caches(level=3):
     """Asks the kernel to forget clean pages (1), dentries and inodes (2), or both (3)."""
-    with open("/proc/sys/vm/drop_caches", "w") as control:
+    with page_cache(), open("/proc/sys/vm/drop_caches", "w") as control:
         control.write(str(level))
 
 
@@ -529,9 +546,15 @@ class LoopFs:
         except TimeoutError as late:
             raise MountError(f"{late}: {self._said}") from None
 
-    def unmount(self, lazy=False):
-        subprocess.run(["umount", *(["-l"] if lazy else []), self.path], check=True,
-                       capture_output=True, timeout=120)
+    def unmount(self):
+        """Returns when the filesystem has ended: another process's namespace may have a copy."""
+        subprocess.run(["umount", self.path], check=True, capture_output=True, timeout=120)
+        wait_until(lambda: not self._has_device(), 20, f"end of the filesystem on {self.image}")
+
+    def _has_device(self):
+        said = subprocess.run(["losetup", "-n", "-O", "NAME", "-j", self.image], check=True,
+                              capture_output=True, timeout=30).stdout
+        return bool(said.strip())
 
     def shutdown(self, flush_log=False):
         """A power cut: nothing more reaches the image. Unmount and mount to see what is left."""

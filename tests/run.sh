@@ -17,6 +17,7 @@
 #   libfuse314   the build against the installed libfuse, short mount tests
 # and, only when named:
 #   bench        measurements against raw ext4
+#   size         ten million names (NAMES: another number): memory, lookups, how soon a mount answers; hours
 #
 # The log of a label is build/test-logs/LABEL.log. Environment: KVCACHEFS_SEED (repeats a run),
 # KVCACHEFS_FULL=1 (full counts, hours), CI (warnings are errors).
@@ -25,16 +26,17 @@ cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 
 default_labels=(style unit contract fuzz mount runtimes crash soak conformance asan tsan libfuse314)
+named_labels=(bench size)
 labels=()
 pytest_arguments=()
 while [ $# -gt 0 ]; do
   case $1 in
     --) shift; pytest_arguments=("$@"); break ;;
     -h|--help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
-    --list) printf '%s\n' "${default_labels[@]}" bench; exit 0 ;;
+    --list) printf '%s\n' "${default_labels[@]}" "${named_labels[@]}"; exit 0 ;;
     *)
-      if ! printf '%s\n' "${default_labels[@]}" bench | grep -qxF -- "$1"; then
-        echo "run.sh: unknown label $1 (${default_labels[*]} bench)" >&2
+      if ! printf '%s\n' "${default_labels[@]}" "${named_labels[@]}" | grep -qxF -- "$1"; then
+        echo "run.sh: unknown label $1 (${default_labels[*]} ${named_labels[*]})" >&2
         exit 2
       fi
       labels+=("$1"); shift ;;
@@ -50,6 +52,8 @@ export KVCACHEFS_SEED=${KVCACHEFS_SEED:-$(( (RANDOM << 15) + RANDOM ))}
 export KVCACHEFS_TEST_RUN=$$.$(date +%s)
 export PYTHONDONTWRITEBYTECODE=1
 jobs=$(nproc)
+# Tests at a time. Most of a test that mounts is waiting; those with sanitizers compute.
+workers=$((jobs * 2 < 8 ? jobs * 2 : 8))
 # A whole label; the tests' own limits are much shorter.
 label_limit_s=1500
 [ "${KVCACHEFS_FULL:-}" = 1 ] && label_limit_s=36000
@@ -67,7 +71,7 @@ end_leftover_processes() {
                cut -d/ -f3); do
     name=$(cat "/proc/$pid/comm" 2>/dev/null) || continue
     case $name in
-      kvcachefs|mount.kvcachefs)
+      kvcachefs|mount.kvcachefs|ganesha.nfsd|rpcbind)
         say "left behind: $name, pid $pid: $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)"
         kill -KILL "$pid" 2>/dev/null ;;
     esac
@@ -126,7 +130,7 @@ build() {
 
 # A Python environment with pytest and what the suites ask for.
 python_for() {
-  local want=(pytest==8.3.5 pytest-timeout==2.3.1) file stamp
+  local want=(pytest==8.3.5 pytest-timeout==2.3.1 pytest-xdist==3.6.1) file stamp
   local files=()
   for file in "$@"; do
     [ -f "tests/$file/requirements.txt" ] && files+=("tests/$file/requirements.txt")
@@ -140,7 +144,7 @@ python_for() {
     touch "$stamp"
 }
 
-# suite FOLDER ARGUMENTS...: pytest over tests/FOLDER.
+# suite FOLDER ARGUMENTS...: pytest over tests/FOLDER, several tests at a time.
 suite() {
   local folder=$1 status
   shift
@@ -149,7 +153,7 @@ suite() {
     return 1
   fi
   limited ${wrap[@]+"${wrap[@]}"} "$venv/bin/python" -m pytest -q -c tests/pytest.ini --timeout=900 \
-    "tests/$folder" "$@" ${pytest_arguments[@]+"${pytest_arguments[@]}"}
+    -n "$workers" --dist worksteal --durations=10 "tests/$folder" "$@" ${pytest_arguments[@]+"${pytest_arguments[@]}"}
   status=$?
   # 5: nothing selected, which a narrowing argument may well ask for.
   [ $status = 5 ] && [ ${#pytest_arguments[@]} -gt 0 ] && return 0
@@ -162,10 +166,21 @@ can_mount() {
   [ -c /dev/fuse ] || { say "/dev/fuse is missing: modprobe fuse, or give the container --device /dev/fuse"; return 1; }
 }
 
+# gtest PRESET PROGRAM: several processes, each with its share of the tests. Unit tests compute: one a CPU.
 gtest() {
-  local program=build/$1/bin/$2
+  local program=build/$1/bin/$2 shard failed=0 pids=() shards=$workers
+  [ "$2" = unit_tests ] && shards=$jobs
   [ -x "$program" ] || { say "$program was not built"; return 1; }
-  limited ${wrap[@]+"${wrap[@]}"} "$program" --gtest_brief=1 --gtest_random_seed=$((KVCACHEFS_SEED % 99999))
+  for ((shard = 0; shard < shards; shard++)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard limited ${wrap[@]+"${wrap[@]}"} "$program" \
+      --gtest_brief=1 --gtest_random_seed=$((KVCACHEFS_SEED % 99999)) >"$logs/$1-$2-$shard.log" 2>&1 &
+    pids+=($!)
+  done
+  for shard in "${!pids[@]}"; do
+    wait "${pids[$shard]}" || failed=1
+    cat "$logs/$1-$2-$shard.log"
+  done
+  return $failed
 }
 
 # --- Labels ------------------------------------------------------------------------------------
@@ -272,6 +287,10 @@ label_libfuse314() {
 }
 
 label_bench() { can_mount && build release "${programs[@]}" && limited bench/bench.sh; }
+label_size() {
+  label_limit_s=36000
+  can_mount && build release "${programs[@]}" && NAMES=${NAMES:-10000000} limited bench/size.sh
+}
 
 # --- The run -----------------------------------------------------------------------------------
 
@@ -304,8 +323,10 @@ for label in "${labels[@]}"; do
     passed=$((passed + 1))
   else
     failed=$((failed + 1))
-    say "---- the end of $log"
-    tail -n 60 "$log"
+    say "---- what failed in $log"
+    grep -aE -B 8 '^\[  FAILED  \]|^(FAILED|ERROR) ' "$log" | grep -v '^KVCACHEFS_SEED=' | tail -n 60
+    say "---- its end"
+    tail -n 60 "$log" | grep -v '^KVCACHEFS_SEED='
     say "----"
   fi
 done

@@ -36,7 +36,8 @@ std::string_view why_dropped(const std::string& reason) {
   if (reason == "expired") return "it had expired";
   if (reason == "asked") return "kvcachefs evict asked for it";
   if (reason == "incomplete") return "it was incomplete after a crash";
-  if (reason == "poisoned") return "the disk refused its data";
+  if (reason == "poisoned")
+    return "the disk refused its data, or was full while it was written";
   if (reason == "lost") return "its backing file was missing";
   if (reason == "damaged") return "its backing file was damaged";
   return "of something that this version does not know";
@@ -52,8 +53,10 @@ void show_gone(const json& told) {
   }
   fmt::print("  dropped      {}: {}\n", since(dropped, "when"),
              why_dropped(text_in(dropped, "reason")));
-  fmt::print("  it was       {}, inode {}, last use {}\n",
-             format_size(count_in(dropped, "size")), count_in(dropped, "inode"),
+  // Of what was never whole no size is known.
+  const std::uint64_t size = count_in(dropped, "size");
+  fmt::print("  it was       {}inode {}, last use {}\n",
+             size > 0 ? format_size(size) + ", " : "", count_in(dropped, "inode"),
              since(dropped, "last_use"));
 }
 

@@ -1,16 +1,22 @@
 // kvcachefs set PATH KEY=VALUE..., kvcachefs pin PATH, kvcachefs unpin PATH: what may be done with a file,
 // as xattrs of it. They go through the mount, so whoever may write the file may say so.
 #include <CLI/CLI.hpp>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "backend/base/unique_fd.h"
 #include "fs/known/file_policy.h"
+#include "fs/mount_table.h"
 #include "tools/answers.h"
 #include "tools/commands.h"
 #include "tools/mount_path.h"
@@ -77,22 +83,47 @@ std::string failure(const char* command, const std::string& path, std::string_vi
   return fmt::format("{}: {}: {}: {}", command, visible(path), std::strerror(error), what);
 }
 
-// The xattrs of a file that is not ours would say nothing.
-bool is_in_a_mount(const std::string& path) {
+// What a path names, held: who may write into the mount may put a symlink there that leads out of it, or
+// change it between a look and an act. Other files' xattrs are not ours to write.
+struct Target {
+  std::string path;  // as the user said it
+  UniqueFd fd;       // O_PATH
+  [[nodiscard]] std::string handle() const { return fmt::format("/proc/self/fd/{}", fd.get()); }
+};
+
+// nullopt: the reason was said.
+std::optional<Target> find_target(const char* command, const std::string& path) {
   std::string problem;
-  if (find_mount_path(path, problem).ok()) return true;
-  complain(problem);
-  return false;
+  if (!find_mount_path(path, problem).ok()) {
+    complain(problem);
+    return std::nullopt;
+  }
+  Target target{.path = path, .fd = UniqueFd(::open(path.c_str(), O_PATH | O_CLOEXEC))};
+  if (!target.fd) {
+    complain(fmt::format("{}: {}: {}", command, visible(path), std::strerror(errno)));
+    return std::nullopt;
+  }
+  struct stat status {};
+  const Result<std::vector<MountEntry>> table = read_mount_table();
+  const bool is_ours = ::fstat(target.fd.get(), &status) == 0 && table.ok() &&
+                       std::any_of(table->begin(), table->end(), [&](const MountEntry& entry) {
+                         return entry.device == status.st_dev && entry.is_ours();
+                       });
+  if (is_ours) return target;
+  complain(fmt::format("{}: {}: leads out of the mount: name the file itself", command,
+                       visible(path)));
+  return std::nullopt;
 }
 
-bool apply(const char* command, const std::string& path, const Setting& setting) {
+bool apply(const char* command, const Target& target, const Setting& setting) {
   const std::string xattr(setting.key->xattr);
+  const std::string handle = target.handle();
   const int done = setting.value.empty()
-                       ? ::removexattr(path.c_str(), xattr.c_str())
-                       : ::setxattr(path.c_str(), xattr.c_str(), setting.value.data(),
+                       ? ::removexattr(handle.c_str(), xattr.c_str())
+                       : ::setxattr(handle.c_str(), xattr.c_str(), setting.value.data(),
                                     setting.value.size(), 0);
   if (done == 0) return true;
-  complain(failure(command, path, xattr, errno));
+  complain(failure(command, target.path, xattr, errno));
   return false;
 }
 
@@ -107,23 +138,27 @@ int set(const SetArguments& arguments) {
     }
     settings.push_back(std::move(setting));
   }
-  if (!is_in_a_mount(arguments.path)) return kExitFailed;
+  const std::optional<Target> target = find_target("set", arguments.path);
+  if (!target) return kExitFailed;
   for (const Setting& setting : settings)
-    if (!apply("set", arguments.path, setting)) return kExitFailed;
+    if (!apply("set", *target, setting)) return kExitFailed;
   return kExitOk;
 }
 
 int pin(const std::string& path) {
-  if (!is_in_a_mount(path)) return kExitFailed;
-  return apply("pin", path, {.key = &kKeys[0], .value = "pin"}) ? kExitOk : kExitFailed;
+  const std::optional<Target> target = find_target("pin", path);
+  if (!target) return kExitFailed;
+  return apply("pin", *target, {.key = &kKeys[0], .value = "pin"}) ? kExitOk : kExitFailed;
 }
 
 // Leaves another policy as it is.
 int unpin(const std::string& path) {
-  if (!is_in_a_mount(path)) return kExitFailed;
+  const std::optional<Target> target = find_target("unpin", path);
+  if (!target) return kExitFailed;
   std::array<char, 16> value{};
   const std::string xattr(kPolicyXattr);
-  const ssize_t length = ::getxattr(path.c_str(), xattr.c_str(), value.data(), value.size());
+  const ssize_t length =
+      ::getxattr(target->handle().c_str(), xattr.c_str(), value.data(), value.size());
   const std::string_view policy(value.data(),
                                 length > 0 ? static_cast<std::size_t>(length) : 0);
   if (length >= 0 && policy != "pin") {
@@ -131,7 +166,7 @@ int unpin(const std::string& path) {
         fmt::format("unpin: {}: it is not pinned, its policy is {}", visible(path), policy));
     return kExitFailed;
   }
-  return apply("unpin", path, {.key = &kKeys[0], .value = {}}) ? kExitOk : kExitFailed;
+  return apply("unpin", *target, {.key = &kKeys[0], .value = {}}) ? kExitOk : kExitFailed;
 }
 
 void add_path(CLI::App& command, std::string& path) {

@@ -28,7 +28,10 @@ void add_tree(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
 void add_set(CLI::App& app, int& exit_code);  // and pin, unpin
 void add_evict(CLI::App& app, int& exit_code);
+void add_flush(CLI::App& app, int& exit_code);
 void add_fsck(CLI::App& app, int& exit_code);
+void add_pool(CLI::App& app, int& exit_code);
+void add_export(CLI::App& app, int& exit_code);
 
 // The one line that says why a command failed.
 inline void complain(std::string_view problem) {

@@ -31,7 +31,10 @@ int main(int argc, char** argv) {
   kvcachefs::add_explain(app, exit_code);
   kvcachefs::add_set(app, exit_code);
   kvcachefs::add_evict(app, exit_code);
+  kvcachefs::add_flush(app, exit_code);
   kvcachefs::add_fsck(app, exit_code);
+  kvcachefs::add_pool(app, exit_code);
+  kvcachefs::add_export(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -71,7 +71,10 @@ Result<nlohmann::json> ask_daemon(const FoundMount& mount, const ControlRequest&
   nlohmann::json parsed = nlohmann::json::parse(*answer, nullptr, /*allow_exceptions=*/false);
   if (parsed.is_object() && !parsed.contains("error")) return parsed;
   const std::string said = text_in(parsed, "error");
-  problem = fmt::format("{}: {}: the daemon says: {}", request.command, mount.entry.point,
+  const std::string about = request.path.empty()
+                                ? mount.entry.point
+                                : joined(mount.entry.point, visible(request.path));
+  problem = fmt::format("{}: {}: the daemon says: {}", request.command, about,
                         said.empty() ? *answer : said);
   return fail(EBADMSG, "answer");
 }

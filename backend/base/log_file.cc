@@ -19,7 +19,7 @@ constexpr std::int64_t kLookEveryNanos = kNanosPerSecond;
 
 Result<void> LogFile::open() {
   UniqueFd fd{
-      ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666)};
+      ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0644)};
   if (!fd) return fail_errno("log: open the file");
   fd_ = std::move(fd);
   looked_ns_ = monotonic_now();

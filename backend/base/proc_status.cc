@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 
 #include "backend/base/unique_fd.h"
 
@@ -32,6 +33,10 @@ std::string proc_line(const std::string& path, std::string_view key) {
   const std::size_t value = text.find_first_not_of(" \t", at + begin.size());
   if (value == std::string::npos) return {};
   return text.substr(value, text.find('\n', value) - value);
+}
+
+pid_t process_of(pid_t thread) {
+  return static_cast<pid_t>(std::strtol(proc_status(thread, "Tgid").c_str(), nullptr, 10));
 }
 
 std::string first_line(const std::string& path) {

@@ -11,7 +11,9 @@ namespace kvcachefs {
 // What follows "Key:" and blanks; empty when there is no such process or line, and for 0, as which
 // FUSE names a caller that this pid namespace does not show. A thread's id gives the thread's.
 [[nodiscard]] std::string proc_status(pid_t pid, std::string_view key);
-// The same of another file of such lines.
+// Whose thread it is; 0: it has ended, or this pid namespace does not show it.
+[[nodiscard]] pid_t process_of(pid_t thread);
+// The same as proc_status() of another file of such lines.
 [[nodiscard]] std::string proc_line(const std::string& path, std::string_view key);
 
 // The first line of a small file of the kernel's, at most 2 KiB of it; empty: it cannot be read.

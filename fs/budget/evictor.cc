@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kWhileWritten{5};
 constexpr std::chrono::milliseconds kIdle{1000};
+// While somebody has more than his quota, and nothing of it could go yet: his calls fail.
+constexpr std::chrono::milliseconds kWhileOverQuota{50};
 // What was passed over because it was open or leased is met again after this, and after some times what the
 // walk took.
 constexpr std::chrono::nanoseconds kWalkAgain = std::chrono::milliseconds{20};
@@ -74,7 +76,8 @@ void Evictor::run() {
     if (is_short(needs()) || core_.budget.has_writers()) busy_until = Clock::now() + kIdle;
     const bool busy = Clock::now() < busy_until;
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, busy ? kWhileWritten : kIdle,
+    const auto rest = shares_.beyond_quota() != 0 ? kWhileOverQuota : kIdle;
+    changed_.wait_for(lock, busy ? kWhileWritten : rest,
                       [this, busy] { return stopping_ || (woken_ && !busy); });
     if (std::exchange(woken_, false)) busy_until = Clock::now() + kIdle;
     if (stopping_) return;

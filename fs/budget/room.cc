@@ -32,8 +32,8 @@ Room room_of(const DeviceLimits& limits, const struct statvfs& below,
   room.min_free = std::min(limits.min_free.of(total), total);
   room.bytes = minus(available, room.min_free);
   const std::uint64_t ours = used.value_or(0);
-  room.budget =
-      limits.size.value_or((available + ours + database) / 100 * kDefaultSharePercent);
+  room.budget = limits.size.value_or((available / limits.sharers + ours + database) / 100 *
+                                     kDefaultSharePercent);
   // More than there is cannot be used, whatever was given.
   room.budget = std::min(room.budget, total - room.min_free);
   room.budget -= std::min(database, room.budget / 2);

@@ -19,6 +19,8 @@ inline constexpr std::uint64_t kDefaultSharePercent = 80;
 struct DeviceLimits {
   std::optional<std::uint64_t> size;             // bytes; nullopt: the default share
   SizeLimit min_free{.bytes = 0, .percent = 5};  // of the filesystem below, whoever fills it
+  std::uint64_t sharers =
+      1;  // devices on its filesystem, which without a size share what is free
 };
 
 struct Room {

@@ -91,6 +91,7 @@ class Check {
   Result<void> check_links(InodeNumber number, InodeRecord& record);
   Result<void> check_state(InodeNumber number, InodeRecord& record);
   Result<void> check_data(InodeNumber number, InodeRecord& record);
+  Result<void> check_remote(InodeNumber number, InodeRecord& record);
   Result<void> check_previous(InodeNumber number, InodeRecord& record);
   Result<void> check_seal(InodeNumber number, InodeRecord& record, Tier& tier,
                           const ObjectRecord& object);

@@ -18,6 +18,7 @@ Result<void> Check::check_data(InodeNumber number, InodeRecord& record) {
     problem(kDropNames, fmt::format("file {} {}", number, why));
     return drop_names(number, record);
   };
+  if (record.state == DataState::kRemote) return check_remote(number, record);
   if (record.object == kNoObject) return lost("has no object");
   std::optional<ObjectRecord> object = TRY(setup_.catalog.find_object(record.object));
   const bool right =
@@ -48,6 +49,16 @@ Result<void> Check::check_data(InodeNumber number, InodeRecord& record) {
   }
   if (record.state != DataState::kSealed) return {};
   return check_seal(number, record, tier, *object);
+}
+
+// Its bytes are on the pool alone, and are found again there by whoever looks its name up.
+Result<void> Check::check_remote(InodeNumber number, InodeRecord& record) {
+  const auto copy = setup_.catalog.find_pool_copy(number);
+  const bool is_damaged = !copy.ok() && copy.error().code == EBADMSG;
+  if (!copy.ok() && !is_damaged) return copy.error();
+  if (!is_damaged && *copy && record.object == kNoObject) return {};
+  problem(kDropNames, fmt::format("file {} is on the pool, and nothing says where", number));
+  return drop_names(number, record);
 }
 
 Result<void> Check::check_previous(InodeNumber number, InodeRecord& record) {

@@ -69,7 +69,7 @@ Result<void> Check::check_links(InodeNumber number, InodeRecord& record) {
                             return true;
                           }));
   }
-  const bool orphan = TRY(has_row(Table::kOrphans, keys::orphan(keys::kOrphanInode, number)));
+  const bool orphan = TRY(has_row(Table::kOrphans, keys::lettered(keys::kOrphanInode, number)));
   if (links == 0 && record.nlink > 0) {
     // An application's data may be worth a person's look; a cache's is found by its name or not
     // at all.

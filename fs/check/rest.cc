@@ -64,7 +64,7 @@ Result<void> Check::check_unsealed() {
 Result<void> Check::check_orphans() {
   return each_row(
       Table::kOrphans, [&](std::string_view key, std::string_view value) -> Result<void> {
-        const std::uint64_t id = *keys::to_orphan(key);
+        const std::uint64_t id = *keys::to_lettered(key);
         if (key.front() == keys::kOrphanInode) {
           const std::optional<InodeRecord> record = TRY(setup_.catalog.find_inode(id));
           if (record && record->nlink == 0) return {};
@@ -89,7 +89,7 @@ Result<void> Check::check_devices() {
     const auto check_file = [&](ObjectId id) -> Result<void> {
       const std::optional<ObjectRecord> object = TRY(setup_.catalog.find_object(id));
       if (object && object->device == index) return {};
-      if (TRY(has_row(Table::kOrphans, keys::orphan(keys::kOrphanObject, id)))) return {};
+      if (TRY(has_row(Table::kOrphans, keys::lettered(keys::kOrphanObject, id)))) return {};
       if (!object && crashed_ && id >= recent.first && id < recent.second)
         return {};  // left to the next start
       problem(kRemove, fmt::format("backing file {:016x} in {} belongs to no file", id, path));

@@ -82,11 +82,23 @@ Result<void> Check::check_rows() {
       Table::kUnsealed, "unsealed inode",
       [](std::string_view key, std::string_view) { return keys::to_number(key).has_value(); }));
   TRY(check_keys(Table::kOrphans, "orphan", [](std::string_view key, std::string_view value) {
-    if (!keys::to_orphan(key)) return false;
+    if (!keys::to_lettered(key)) return false;
     if (key.front() == keys::kOrphanInode)
       return value.empty() || value.size() > sizeof(InodeNumber) + 1;
     return key.front() == keys::kOrphanObject && value.size() == sizeof(std::uint32_t);
   }));
+  TRY(check_keys(Table::kPoolCopies, "pool copy",
+                 [](std::string_view key, std::string_view value) {
+                   if (keys::to_inode_by_fileid(key)) return key.front() == keys::kCopyByFileid;
+                   return keys::to_lettered(key) && key.front() == keys::kCopyOfInode &&
+                          decode_pool_copy(value).ok();
+                 }));
+  TRY(check_keys(Table::kPoolQueue, "work for the pool",
+                 [](std::string_view key, std::string_view value) {
+                   if (key.empty()) return false;
+                   if (key.front() == keys::kTombstone) return decode_tombstone(value).ok();
+                   return key.front() == keys::kToPublish && keys::to_lettered(key).has_value();
+                 }));
   return check_ids(largest);
 }
 

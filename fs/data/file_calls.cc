@@ -8,6 +8,7 @@
 
 #include "backend/base/log.h"
 #include "fs/data/files.h"
+#include "fs/known/nfs_server.h"
 #include "fs/life/states.h"
 #include "fs/names/attrs.h"
 #include "fs/names/credentials.h"
@@ -20,6 +21,9 @@ namespace {
 // One request copies at most this much, so that its thread comes back in bounded time; the
 // kernel asks for the rest.
 constexpr std::uint64_t kMostCopiedAtOnce = 64ull << 20;
+
+// Of a file that its application cannot do without.
+constexpr std::uint32_t kNeededAgain = kInodeFsynced | kInodeKeep;
 
 // The bytes are not there; others (EINVAL of O_DIRECT, EFBIG) say that the call was wrong.
 bool is_of_disk(int code) { return code == ENOSPC || code == EDQUOT || code == EIO; }
@@ -109,21 +113,37 @@ void Files::poison(Inode& inode, int code) {
   }
 }
 
-Result<void> Files::make_durable(Inode& inode, int fd) {
+// Stores through a mapping are seen by nobody: where they went over the budget, and nothing can go, the file
+// does not become one that must stay. It goes at once, or, published, as soon as it is closed.
+Result<void> Files::check_mapped(Inode& inode) {
+  const std::optional<std::uint32_t> device = device_of(inode);
+  if (!device || !core_.budget.is_full(*device)) return {};
+  {
+    const std::lock_guard lock(inode.mutex);
+    const bool is_new =
+        is_unsealed(inode.record.state) && inode.record.state != DataState::kMutable;
+    if (!is_new || (inode.record.flags & kInodeFsynced) != 0) return {};
+  }
+  poison(inode, ENOSPC);
+  return fail(ENOSPC, "the budget is used, and nothing can be evicted");
+}
+
+Result<void> Files::make_durable(Inode& inode, int fd, std::uint32_t marks) {
   if (::fdatasync(fd) != 0) {
     const Error failed = fail_errno("fdatasync");
     // The kernel tells it once: the seal's fdatasync would find nothing wrong.
     if (is_of_disk(failed.code)) poison(inode, failed.code);
     return failed;
   }
+  TRY(check_mapped(inode));
   {
     const std::lock_guard lock(inode.mutex);
     if (is_unsealed(inode.record.state) || (inode.record.flags & kInodeFsynced) == 0) {
       TRY(publish_locked(core_, inode));
     }
-    if ((inode.record.flags & kInodeFsynced) == 0) {
+    if ((inode.record.flags & marks) != marks) {
       InodeRecord next = inode.record;
-      next.flags |= kInodeFsynced | kInodeKeep;
+      next.flags |= marks;
       TRY(commit_record(core_, inode, std::move(next), {}));
     }
   }
@@ -139,7 +159,7 @@ Result<void> Files::make_durable(InodeNumber number) {
     Tier* tier = TRY(core_.devices->of(*inode));
     fd = TRY(tier->open(inode->record.object, O_RDONLY));
   }
-  return make_durable(*inode, fd.get());
+  return make_durable(*inode, fd.get(), kNeededAgain);
 }
 
 // Who opens a prefix file under its hash may close a duplicate of his descriptor before he writes
@@ -183,11 +203,19 @@ Result<void> Files::flush(OpenFile& file, const Caller& caller) {
   TRY(publish(core_, *file.inode));
   store_done(*file.inode);
   if (!core_.options.keep_by_default) return {};
-  return make_durable(*file.inode, TRY(file.descriptor()));
+  return make_durable(*file.inode, TRY(file.descriptor()), kNeededAgain);
 }
 
-Result<void> Files::fsync(OpenFile& file, bool /*data_only*/) {
-  return make_durable(*file.inode, TRY(file.descriptor()));
+Result<void> Files::fsync(OpenFile& file, bool /*data_only*/, const Caller& caller) {
+  bool is_marked = false;
+  {
+    const std::lock_guard lock(file.inode->mutex);
+    is_marked = (file.inode->record.flags & kNeededAgain) == kNeededAgain;
+  }
+  // A database syncs again and again: who asks matters once.
+  const bool says_nothing = !is_marked && is_nfs_server(caller.pid);
+  return make_durable(*file.inode, TRY(file.descriptor()),
+                      says_nothing ? kInodeFsynced : kNeededAgain);
 }
 
 Result<void> Files::fallocate(OpenFile& file, int mode, std::uint64_t offset,

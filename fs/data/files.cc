@@ -114,9 +114,22 @@ Result<void> Files::check_direct_io_of(InodeNumber file, int flags) {
   return check_direct_io(links.empty() ? kRootInode : links.front().first, flags);
 }
 
-bool Files::open_is_slow(InodeNumber number, int flags) {
+OpenCost Files::open_cost(InodeNumber number, int flags) {
   const Result<InodePtr> inode = core_.table.get(number);
-  return inode.ok() && (*inode)->is_file() && verifier_.is_wanted(**inode, flags);
+  if (!inode.ok() || !(*inode)->is_file()) return OpenCost::kQuick;
+  if (is_remote(**inode)) return OpenCost::kWaitsForPool;
+  return verifier_.is_wanted(**inode, flags) ? OpenCost::kWaitsForDisk : OpenCost::kQuick;
+}
+
+bool Files::is_remote(Inode& inode) {
+  const std::lock_guard lock(inode.mutex);
+  return inode.record.state == DataState::kRemote;
+}
+
+Result<void> Files::bring_bytes(const InodePtr& inode) {
+  if (!is_remote(*inode)) return {};
+  if (!core_.fetch) return fail(ENOENT, "its bytes are on a pool that is not given");
+  return core_.fetch(inode);
 }
 
 Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
@@ -124,6 +137,7 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
   const InodePtr inode = TRY(core_.table.get(number));
   if (!inode->is_file()) return fail(EINVAL, "open of something else than a file");
   TRY(check_direct_io_of(number, flags));
+  TRY(bring_bytes(inode));
   struct stat checked = TRY(check_stands(*inode));
   if (check == OpenCheck::kVerify && verifier_.is_wanted(*inode, flags)) {
     TRY(verifier_.verify(inode, flags));
@@ -147,6 +161,8 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
   if (!changes) core_.budget.opened(*inode, checked, caller.uid);
   if (core_.on_loading && inode->block.load(std::memory_order_relaxed) != 0)
     core_.on_loading(*inode, flags);
+  const std::uint64_t size = inode->record.stamp.size;
+  // Lets go of the lock.
   Opened opened =
       TRY(open_locked(inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL), {}, caller.pid, lock));
   const std::uint64_t block = inode->block.load(std::memory_order_relaxed);
@@ -156,7 +172,7 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
       inode->being_stored.store(true, std::memory_order_relaxed);
       core_.knowledge.store_began(block, caller.pid);
     } else if ((flags & O_ACCMODE) != O_WRONLY) {
-      core_.knowledge.loaded(*inode, caller.pid);
+      core_.knowledge.loaded(*inode, size, caller.pid);
     }
   }
   return opened;

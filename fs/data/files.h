@@ -19,7 +19,7 @@ class Files {
 
   // As the methods of the same names in fs/volume.h.
   Result<Opened> open(InodeNumber inode, int flags, const Caller& caller, OpenCheck check);
-  [[nodiscard]] bool open_is_slow(InodeNumber inode, int flags);
+  [[nodiscard]] OpenCost open_cost(InodeNumber inode, int flags);
   Result<Created> create(InodeNumber parent, std::string_view name, mode_t mode, int flags,
                          const Caller& caller);
   Result<Created> make_tmpfile(InodeNumber parent, mode_t mode, int flags,
@@ -31,7 +31,7 @@ class Files {
   [[nodiscard]] FlushCost flush_cost(const OpenFile& file) noexcept;
   void wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called);
   void release(OpenFile& file);
-  Result<void> fsync(OpenFile& file, bool data_only);
+  Result<void> fsync(OpenFile& file, bool data_only, const Caller& caller);
   Result<void> fallocate(OpenFile& file, int mode, std::uint64_t offset, std::uint64_t length,
                          const Caller& caller);
   Result<std::uint64_t> seek(OpenFile& file, std::uint64_t offset, int whence);
@@ -39,9 +39,12 @@ class Files {
                                    std::uint64_t to_offset, std::uint64_t length,
                                    const Caller& caller);
 
-  // fdatasync, then the sticky mark, both durable when it returns. `fd` is of the inode's
+  // Its bytes are on the pool alone.
+  static bool is_remote(Inode& inode);
+  Result<void> check_mapped(Inode& inode);
+  // fdatasync, then the sticky marks (kInode...), all durable when it returns. `fd` is of the inode's
   // object.
-  Result<void> make_durable(Inode& inode, int fd);
+  Result<void> make_durable(Inode& inode, int fd, std::uint32_t marks);
   // The same for a file that nobody needs to have open: policy keep's rename and link.
   Result<void> make_durable(InodeNumber number);
   // Lets go of what is still open: the kernel's side has gone.
@@ -65,6 +68,7 @@ class Files {
   void poison(Inode& inode, int code);
   void store_done(Inode& inode);
   static std::optional<std::uint32_t> device_of(Inode& inode);
+  Result<void> bring_bytes(const InodePtr& inode);
 
   Core& core_;
   Namespace& names_;

@@ -111,10 +111,16 @@ Result<void> add_file(Core& core, const NameOf& name, Inode& inode, Explanation&
     const std::lock_guard lock(inode.mutex);
     out.opens = inode.opens;
     out.writers = inode.writers;
-    Tier* const tier = TRY(core.devices->of(inode));
-    out.device = tier->info().path;
-    const Result<struct stat> backing = tier->status(inode.record.object);
-    out.is_missing = !backing.ok();
+    const bool is_remote = inode.record.state == DataState::kRemote;
+    Tier* const tier = is_remote ? nullptr : TRY(core.devices->of(inode));
+    out.device = is_remote ? "the pool" : tier->info().path;
+    const Result<struct stat> backing =
+        is_remote ? fail(ENOENT, "on the pool") : tier->status(inode.record.object);
+    out.is_missing = !is_remote && !backing.ok();
+    if (is_remote) {
+      out.size = inode.record.stamp.size;
+      out.written = inode.record.stamp.mtime;
+    }
     if (backing.ok()) {
       constexpr std::uint64_t kStatBlock = 512;
       out.size = static_cast<std::uint64_t>(backing->st_size);

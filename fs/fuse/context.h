@@ -26,6 +26,8 @@ struct OperationContext {
   // waits there is parked, too, and takes at most three quarters of what may be.
   WorkerPool* room_calls = nullptr;
   std::atomic<std::size_t> parked{0};
+  // The threads on which calls wait for the pool. They take at most half of what may be parked.
+  WorkerPool* pool_calls = nullptr;
   // Files that are open for direct I/O can be mapped shared; settled at INIT.
   std::atomic<bool> direct_mmap{false};
   // Called with the kernel's INIT.

@@ -1,4 +1,6 @@
 // GETATTR, SETATTR, STATFS.
+#include <fcntl.h>
+
 #include "fs/fuse/ops.h"
 
 namespace kvcachefs {
@@ -34,6 +36,11 @@ SetAttributes decode(const struct stat& attributes, int to_set) noexcept {
   return change;
 }
 
+void answer_changed(Reply& reply, const Result<AttributesReply>& changed) noexcept {
+  if (!changed) return reply.error(changed.error());
+  reply.attributes(*changed);
+}
+
 }  // namespace
 
 void op_getattr(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept {
@@ -58,10 +65,20 @@ void op_statx(fuse_req_t request, fuse_ino_t inode, int, int, fuse_file_info* in
 void op_setattr(fuse_req_t request, fuse_ino_t inode, struct stat* attributes, int to_set,
                 fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kSetattr);
-  const Result<AttributesReply> changed = reply.volume().set_attributes(
-      inode, decode(*attributes, to_set), reply.file(info), caller_of(request));
-  if (!changed) return reply.error(changed.error());
-  reply.attributes(*changed);
+  const SetAttributes change = decode(*attributes, to_set);
+  OpenFile* const file = reply.file(info);
+  const Caller caller = caller_of(request);
+  // A file is cut where its bytes are.
+  if (change.size && file == nullptr &&
+      reply.volume().open_cost(inode, O_WRONLY) == OpenCost::kWaitsForPool) {
+    if (!run_on_pool(reply, [inode, change, caller](Reply& answer) {
+          answer_changed(answer,
+                         answer.volume().set_attributes(inode, change, nullptr, caller));
+        }))
+      reply.error(fail(EIO, "too many wait for the pool"));
+    return;
+  }
+  answer_changed(reply, reply.volume().set_attributes(inode, change, file, caller));
 }
 
 void op_statfs(fuse_req_t request, fuse_ino_t) noexcept {

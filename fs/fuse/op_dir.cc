@@ -76,15 +76,26 @@ class Listing {
   std::vector<InodeNumber> surplus_;
 };
 
-void read_directory(Reply reply, fuse_ino_t inode, std::size_t size, off_t offset, bool plus) {
+void answer_listing(Reply& reply, fuse_ino_t inode, std::size_t size, off_t offset, bool plus,
+                    const Caller& caller, AskPool ask) {
   const std::span<std::byte> buffer = reply.buffer(size);
   if (buffer.empty() && size != 0) return reply.error(fail(ENOMEM, "buffer for a readdir"));
   Listing listing(reply, buffer, plus);
   const Result<void> listed = reply.volume().list(
       inode, static_cast<std::uint64_t>(offset), plus,
-      [&listing](const ListedEntry& entry) { return listing.add(entry); },
-      caller_of(reply.request()));
+      [&listing](const ListedEntry& entry) { return listing.add(entry); }, caller, ask);
   listing.answer(reply, listed);
+}
+
+void read_directory(Reply reply, fuse_ino_t inode, std::size_t size, off_t offset, bool plus) {
+  const Caller caller = caller_of(reply.request());
+  // Where too many wait for the pool, what is here is shown.
+  if (reply.volume().list_asks_pool(inode, static_cast<std::uint64_t>(offset)) &&
+      run_on_pool(reply, [=](Reply& answer) {
+        answer_listing(answer, inode, size, offset, plus, caller, AskPool::kYes);
+      }))
+    return;
+  answer_listing(reply, inode, size, offset, plus, caller, AskPool::kNo);
 }
 
 }  // namespace

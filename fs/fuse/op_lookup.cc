@@ -1,4 +1,6 @@
 // LOOKUP and FORGET.
+#include <string>
+
 #include "fs/fuse/ops.h"
 
 namespace kvcachefs {
@@ -9,14 +11,29 @@ void answer_entry(Reply reply, const Result<Entry>& entry) noexcept {
   if (!reply.entry(*entry)) volume.forget(entry->inode, 1);
 }
 
-void op_lookup(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
-  Reply reply(request, Operation::kLookup);
+namespace {
+
+void answer_lookup(Reply& reply, fuse_ino_t parent, const char* name, const Caller& caller,
+                   AskPool ask) noexcept {
   double miss_timeout_s = kNegativeTimeout;
-  const Result<Entry> entry =
-      reply.volume().lookup(parent, name, caller_of(request), &miss_timeout_s);
+  const Result<Entry> entry = reply.volume().lookup(parent, name, caller, &miss_timeout_s, ask);
   // The kernel keeps this answer, so that asking again for what is not there costs nothing.
   if (!entry && entry.error().code == ENOENT) return reply.no_entry(miss_timeout_s);
   answer_entry(std::move(reply), entry);
+}
+
+}  // namespace
+
+void op_lookup(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
+  Reply reply(request, Operation::kLookup);
+  const Caller caller = caller_of(request);
+  // Where too many wait for the pool, what is not here is a miss.
+  if (reply.volume().lookup_asks_pool(parent, name) &&
+      run_on_pool(reply, [parent, name = std::string(name), caller](Reply& answer) {
+        answer_lookup(answer, parent, name.c_str(), caller, AskPool::kYes);
+      }))
+    return;
+  answer_lookup(reply, parent, name, caller, AskPool::kNo);
 }
 
 void op_forget(fuse_req_t request, fuse_ino_t inode, std::uint64_t lookups) noexcept {

@@ -29,14 +29,17 @@ void op_open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcep
   Reply reply(request, Operation::kOpen);
   Volume& volume = reply.volume();
   const Caller caller = caller_of(request);
-  if (!volume.open_is_slow(inode, info->flags))
+  const OpenCost cost = volume.open_cost(inode, info->flags);
+  if (cost == OpenCost::kQuick)
     return answer_opened(reply, volume.open(inode, info->flags, caller, OpenCheck::kSkip),
                          *info);
   // The request's memory is gone when this handler returns.
-  run_slowly(std::move(reply), [inode, caller, copy = *info](Reply& answer) {
+  const auto open = [inode, caller, copy = *info](Reply& answer) {
     fuse_file_info answered = copy;
     answer_opened(answer, answer.volume().open(inode, answered.flags, caller), answered);
-  });
+  };
+  if (cost == OpenCost::kWaitsForDisk) return run_slowly(std::move(reply), open);
+  if (!run_on_pool(reply, open)) reply.error(fail(ENOENT, "too many wait for the pool"));
 }
 
 void op_create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode,

@@ -28,8 +28,9 @@ void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
 void op_fsync(fuse_req_t request, fuse_ino_t, int data_only, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kFsync);
   OpenFile& file = *reply.file(info);
-  run_slowly(std::move(reply), [&file, data_only](Reply& answer) {
-    answer.result(answer.volume().fsync(file, data_only != 0));
+  const Caller caller = caller_of(request);
+  run_slowly(std::move(reply), [&file, data_only, caller](Reply& answer) {
+    answer.result(answer.volume().fsync(file, data_only != 0, caller));
   });
 }
 

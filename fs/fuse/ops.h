@@ -35,11 +35,11 @@ void run_slowly(Reply reply, Work work) {
   if (!context.slow_calls->try_post(task)) task();
 }
 
-// The same for a call that waits for room. False: too many requests are parked, nothing was done.
+// The same on other workers, as long as not more requests are parked than `most`. False: nothing was done.
 template <class Work>
-[[nodiscard]] bool run_when_room(Reply& reply, Work work) {
+[[nodiscard]] bool run_parked(Reply& reply, WorkerPool& workers, std::size_t most, Work work) {
   OperationContext& context = reply.context();
-  if (context.parked.fetch_add(1) >= context.parked_limit.load() / 4 * 3) {
+  if (context.parked.fetch_add(1) >= most) {
     context.parked.fetch_sub(1);
     return false;
   }
@@ -48,8 +48,24 @@ template <class Work>
     work(*shared);
     context.parked.fetch_sub(1);
   };
-  if (!context.room_calls->try_post(task)) task();
+  if (!workers.try_post(task)) task();
   return true;
+}
+
+// For a call that waits for room.
+template <class Work>
+[[nodiscard]] bool run_when_room(Reply& reply, Work work) {
+  OperationContext& context = reply.context();
+  return run_parked(reply, *context.room_calls, context.parked_limit.load() / 4 * 3,
+                    std::move(work));
+}
+
+// For a call that waits for the pool.
+template <class Work>
+[[nodiscard]] bool run_on_pool(Reply& reply, Work work) {
+  OperationContext& context = reply.context();
+  return run_parked(reply, *context.pool_calls, context.parked_limit.load() / 2,
+                    std::move(work));
 }
 
 // op_lookup.cc

@@ -32,6 +32,8 @@ namespace {
 // Enough to overlap the disk waits of many writers; they wait, they do not compute.
 constexpr std::size_t kSlowThreads = 8;
 constexpr std::size_t kSlowQueue = 512;
+// They wait for the pool: its client does four lookups and four loads at a time.
+constexpr std::size_t kPoolThreads = 16;
 // The kernel sends the next INIT only when it did not like the first one's version.
 constexpr int kInitRounds = 4;
 constexpr unsigned kReadersBesideRings = 2;
@@ -169,6 +171,8 @@ Result<void> FuseSession::mount(std::string& problem) {
   context_->slow_calls = slow_calls_.get();
   room_calls_ = std::make_unique<WorkerPool>("kv-room", 1, kSlowQueue);
   context_->room_calls = room_calls_.get();
+  pool_calls_ = std::make_unique<WorkerPool>("kv-pool-call", kPoolThreads, kSlowQueue);
+  context_->pool_calls = pool_calls_.get();
   loop_ = std::make_unique<ReadLoop>(session_);
 
   take_complaint();
@@ -387,6 +391,7 @@ void FuseSession::shut_down() noexcept {
   do {
     slow_calls_->drain();
     room_calls_->drain();
+    pool_calls_->drain();
   } while (context_->parked.load() != 0);
   notifier_->stop();
   // libfuse ends its ring threads only at the end of its own loop, which returns at once here.

@@ -137,6 +137,7 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   std::unique_ptr<OperationContext> context_;
   std::unique_ptr<WorkerPool> slow_calls_;
   std::unique_ptr<WorkerPool> room_calls_;
+  std::unique_ptr<WorkerPool> pool_calls_;
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<ReadLoop> loop_;
 

@@ -288,10 +288,10 @@ void Knowledge::store_done(Inode& inode) {
   }
 }
 
-void Knowledge::loaded(const Inode& inode, pid_t thread) {
+void Knowledge::loaded(const Inode& inode, std::uint64_t size, pid_t thread) {
   const std::uint64_t block = inode.block.load(std::memory_order_relaxed);
   if (block == 0) return;
-  uses_.loaded(inode.series.load(std::memory_order_relaxed), inode.record.stamp.size);
+  uses_.loaded(inode.series.load(std::memory_order_relaxed), size);
   note(order::Note::What::kLoaded, block, thread);
 }
 

@@ -114,8 +114,8 @@ class Knowledge {
   void named(Inode& inode, std::uint64_t block, pid_t thread);
   // stored(), if the inode was made under its final name and this is its first publication.
   void store_done(Inode& inode);
-  // Opened for reading; the caller holds the inode's lock.
-  void loaded(const Inode& inode, pid_t thread);
+  // Opened for reading: so many bytes.
+  void loaded(const Inode& inode, std::uint64_t size, pid_t thread);
   void removed(std::uint64_t block);
   // A directory is being read: what this process looks up next it does not want.
   void listed(pid_t thread);

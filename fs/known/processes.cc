@@ -1,7 +1,5 @@
 #include "fs/known/processes.h"
 
-#include <cstdlib>
-
 #include "backend/base/proc_status.h"
 
 namespace kvcachefs {
@@ -16,8 +14,7 @@ order::Caller Processes::caller(pid_t thread, std::int64_t now_ns) {
     if (slot.thread == thread && now_ns - slot.read_ns < kTrustNanos)
       return {.tid = number, .process = slot.process};
   }
-  const auto process = static_cast<std::uint32_t>(
-      std::strtoul(proc_status(thread, "Tgid").c_str(), nullptr, 10));
+  const auto process = static_cast<std::uint32_t>(process_of(thread));
   const std::lock_guard lock(shard.mutex);
   shard.slots[number / kShards % kSlots] = {
       .thread = thread, .process = process, .read_ns = now_ns};

@@ -1,5 +1,7 @@
 #include "fs/life/drop.h"
 
+#include <algorithm>
+
 #include "backend/base/log.h"
 #include "fs/known/place.h"
 #include "fs/life/states.h"
@@ -113,14 +115,16 @@ void put_in_quarantine(Core& core, Inode& inode) {
 
 }  // namespace
 
-Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
+Result<void> drop_names(Core& core, InodeNumber number, DropReason reason,
+                        std::optional<std::uint64_t> bytes) {
   Result<InodePtr> found = core.table.get(number);
   if (!found.ok()) {
     if (found.error().code == ESTALE) return {};
     return found.error();
   }
   const InodePtr inode = *found;
-  const bool is_told = reason != DropReason::kIncomplete && !is_eviction(reason);
+  const bool is_told = reason != DropReason::kIncomplete && reason != DropReason::kRemoved &&
+                       !is_eviction(reason);
   const std::string path = is_told ? path_of(core, number) : std::string{};
   // At most one round a name, and one more for each rename that comes between.
   bool last = false;
@@ -129,7 +133,8 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
   // Two that evict the same file both come here.
   if (last || !is_eviction(reason)) {
     const std::lock_guard lock(inode->mutex);
-    core.drops.count(reason, inode->record.stamp.size);
+    const std::uint64_t size = inode->record.stamp.size;
+    core.drops.count(reason, std::min(bytes.value_or(size), size));
   }
   switch (reason) {
     case DropReason::kPoisoned:
@@ -160,6 +165,9 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason) {
       break;
     case DropReason::kIncomplete:
       log_debug("dropped inode={}: incomplete", number);
+      break;
+    case DropReason::kRemoved:
+      log_debug("dropped inode={}: removed on the pool", number);
       break;
     case DropReason::kRoom:
     case DropReason::kQuota:

@@ -16,6 +16,8 @@ namespace kvcachefs {
 // does not hold: a message about a name takes the directory's lock, where runtimes are making the next
 // files, and a daemon that is killed while it waits there cannot end. What the kernel remembers of a name
 // outlasts no lease and no young file (fs/budget); it asks again then, or when an open says ESTALE.
-Result<void> drop_names(Core& core, InodeNumber number, DropReason reason);
+// `bytes`: what its copy occupies; it counts as that, and no more than its length.
+Result<void> drop_names(Core& core, InodeNumber number, DropReason reason,
+                        std::optional<std::uint64_t> bytes = {});
 
 }  // namespace kvcachefs

@@ -14,6 +14,7 @@ enum class DropReason : std::uint8_t {
   kLost,        // the backing file is missing
   kDamaged,     // the backing file is not what was sealed: it goes to quarantine
   kUnreadable,  // the same, because the device cannot read it
+  kRemoved,     // another node removed or replaced it on the pool
   // Evictions: the file was whole.
   kRoom,     // its room was needed
   kQuota,    // its tenant had more than its quota
@@ -23,12 +24,12 @@ enum class DropReason : std::uint8_t {
 
 inline constexpr std::size_t kDropReasons = static_cast<std::size_t>(DropReason::kAsked) + 1;
 
-// "incomplete", "poisoned", "lost", "damaged", "unreadable", "room", "quota", "expired",
-// "asked".
+// "incomplete", "poisoned", "lost", "damaged", "unreadable", "removed", "room", "quota",
+// "expired", "asked".
 [[nodiscard]] constexpr std::string_view name_of(DropReason reason) noexcept {
   constexpr std::array<std::string_view, kDropReasons> kNames = {
-      "incomplete", "poisoned", "lost",    "damaged", "unreadable",
-      "room",       "quota",    "expired", "asked"};
+      "incomplete", "poisoned", "lost",  "damaged", "unreadable",
+      "removed",    "room",     "quota", "expired", "asked"};
   return kNames[static_cast<std::size_t>(reason)];
 }
 

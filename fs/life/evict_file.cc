@@ -39,7 +39,8 @@ Result<Eviction> evict_file(Core& core, const InodePtr& inode, DropReason reason
     }
     inode->evicting = true;
   }
-  if (const Result<void> dropped = drop_names(core, inode->number, reason); !dropped.ok()) {
+  if (const Result<void> dropped = drop_names(core, inode->number, reason, out.bytes);
+      !dropped.ok()) {
     const std::lock_guard lock(inode->mutex);
     inode->evicting = false;
     return dropped.error();

@@ -164,6 +164,8 @@ Result<void> Reaper::reap_claimed(const std::vector<InodeNumber>& numbers, bool 
         doomed.push_back({object, *device, object == record->object ? number : 0});
       edit.remove_object(object, device.ok() ? *device : kNoDevice);
     }
+    if (const auto copy = TRY(core_.catalog.find_pool_copy(number)))
+      edit.remove_pool_copy(number, *copy);
     if ((record->flags & kInodeHasXattr) != 0) {
       const std::vector<std::string> names = TRY(core_.catalog.list_xattrs(number));
       for (const std::string& name : names) edit.remove_xattr(number, name);

@@ -66,7 +66,7 @@ Result<std::optional<ObjectRecord>> standing_checksums(Core& core, const Candida
 }
 
 Result<Sealed> record_seal(Core& core, const Candidate& file, const DataStamp& stamp,
-                           const ObjectRecord& object) {
+                           const ObjectRecord& object, bool is_new) {
   const std::lock_guard lock(file.inode->mutex);
   InodeRecord next = file.inode->record;
   const bool unchanged =
@@ -78,6 +78,8 @@ Result<Sealed> record_seal(Core& core, const Candidate& file, const DataStamp& s
   enter_state(file.inode->number, next, DataState::kSealed, edit);
   next.stamp = stamp;
   edit.put_object(file.object, object);
+  if (core.is_publishing && (is_new || !TRY(core.catalog.find_pool_copy(file.inode->number))))
+    edit.put_to_publish(file.inode->number);
   TRY(commit_record(core, *file.inode, std::move(next), std::move(edit)));
   return Sealed::kYes;
 }
@@ -109,7 +111,8 @@ Result<Sealed> seal_one(Core& core, const Candidate& file) {
     return Sealed::kPoisoned;
   }
   std::optional<ObjectRecord> object = TRY(standing_checksums(core, file, stamp));
-  if (!object) {
+  const bool is_new = !object;
+  if (is_new) {
     object = ObjectRecord{.inode = file.inode->number,
                           .device = file.device,
                           .chunk_crc32c = {},
@@ -125,7 +128,7 @@ Result<Sealed> seal_one(Core& core, const Candidate& file) {
   if (::fstat(file.fd.get(), &after) != 0) return fail_errno("status of a backing file");
   // Changed meanwhile: wait for the next pass.
   if (stamp_of(after) != stamp) return Sealed::kNotReady;
-  return record_seal(core, file, stamp, *object);
+  return record_seal(core, file, stamp, *object, is_new);
 }
 
 }  // namespace
@@ -170,6 +173,13 @@ bool Sealer::out_of_time() {
   return stopping_ && Clock::now() >= stop_by_;
 }
 
+void Sealer::hurry() {
+  const std::lock_guard lock(mutex_);
+  // What is not pending was looked at, and is not ready.
+  hurried_ = pending_;
+  changed_.notify_one();
+}
+
 void Sealer::run() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -185,12 +195,13 @@ void Sealer::run() {
     }
     while (pending_ && !stopping_) {
       const auto due = std::min(last_wake_ + kQuiet, first_wake_ + kLongestWait);
-      if (Clock::now() >= due || sync_wanted_) break;
-      changed_.wait_until(lock, due, [this] { return stopping_ || sync_wanted_; });
+      if (Clock::now() >= due || sync_wanted_ || hurried_) break;
+      changed_.wait_until(lock, due, [this] { return stopping_ || sync_wanted_ || hurried_; });
     }
     if (sync_wanted_ && !stopping_) continue;
     if (pending_) {
       pending_ = false;
+      hurried_ = false;
       lock.unlock();
       pass();
       lock.lock();
@@ -268,6 +279,7 @@ void Sealer::pass() {
     }
     core_.counters.unsealed.fetch_sub(sealed, std::memory_order_relaxed);
     core_.counters.sealed_total.fetch_add(sealed, std::memory_order_relaxed);
+    if (core_.is_pooled && core_.on_pool_work) core_.on_pool_work();
   }
   const std::lock_guard lock(mutex_);
   from_ = std::min(from_, first_left);

@@ -30,6 +30,8 @@ class Sealer {
   void start();
   // A file may be ready: its last writer has gone. Any thread; never waits.
   void wake(InodeNumber number);
+  // Somebody waits for what is ready: no end of a burst is waited for. Any thread; never waits.
+  void hurry();
   // The catalog should be synced soon. Any thread; never waits.
   void want_sync();
   // Seals what is ready, for `deadline` at most, and ends the thread.
@@ -54,6 +56,7 @@ class Sealer {
   Clock::time_point stop_by_{};
   bool pending_ = false;
   bool sync_wanted_ = false;
+  bool hurried_ = false;
   Clock::time_point first_wake_{};
   Clock::time_point last_wake_{};
   // No unsealed inode that may be ready has a smaller number: where the next walk begins.

@@ -125,8 +125,12 @@ Result<void> Attributes::note_mapped_store(Inode& inode, int fd) {
 // Size and times of a regular file are its backing file's.
 Result<void> Attributes::change_data(const InodePtr& inode, const SetAttributes& change,
                                      OpenFile* file) {
+  if (change.size && core_.fetch) TRY(core_.fetch(inode));
   const std::lock_guard lock(inode->mutex);
   if (change.size && is_final(inode->record)) return fail(EEXIST, "a published prefix file");
+  // Who touches what is on the pool alone has used it, and that is all.
+  if (inode->record.state == DataState::kRemote)
+    return change.size ? Result<void>(fail(EIO, "its bytes are not here")) : Result<void>{};
   Tier* tier = TRY(core_.devices->of(*inode));
   // Its stamp is about to change: from `published` on that must be known first, or a crash
   // right now would read as "never published". A sealed file that only gets other times keeps

@@ -48,7 +48,25 @@ Result<void> check_device(Core& core, Inode& inode) {
   return fail(ENOENT, "its device is lost");
 }
 
+// Its bytes are on the pool alone.
+struct stat remote_status(const InodeRecord& record) {
+  struct stat status {};
+  status.st_mode = S_IFREG;
+  status.st_nlink = 1;
+  status.st_size = static_cast<off_t>(record.stamp.size);
+  // None would say to tools that it is a hole.
+  status.st_blocks = static_cast<blkcnt_t>((record.stamp.size + 511) / 512);
+  status.st_blksize = 4096;
+  status.st_atim = status.st_mtim = to_timespec(record.stamp.mtime);
+  status.st_ctim = to_timespec(record.stamp.ctime);
+  return status;
+}
+
 Result<struct stat> checked_status(Core& core, Inode& inode) {
+  {
+    const std::lock_guard lock(inode.mutex);
+    if (inode.record.state == DataState::kRemote) return remote_status(inode.record);
+  }
   if (core.devices->any_lost()) TRY(check_device(core, inode));
   DropReason reason = DropReason::kLost;
   {
@@ -167,11 +185,14 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
   }
   const bool wanted = (*inode)->is_file() && !core_.knowledge.is_crawling(caller.pid);
   Result<Entry> entry = entry_of(*inode, wanted ? &caller : nullptr);
+  // What the kernel remembered of it would answer others, too, and they get a lease.
+  if (entry.ok() && (*inode)->is_file() && !wanted)
+    entry->entry_timeout_s = entry->attribute_timeout_s = 0;
   if (wanted && !block && entry.ok()) core_.budget.used(dentry->inode);
   if (block && (*inode)->is_file()) {
     if (!block->temporary) (*inode)->block.store(block->number, std::memory_order_relaxed);
     (*inode)->series.store(block->series, std::memory_order_relaxed);
-    if (entry.ok()) entry->entry_timeout_s = kBlockTimeout;
+    if (wanted && entry.ok()) entry->entry_timeout_s = kBlockTimeout;
     core_.knowledge.looked_up(*block, caller.pid, entry.ok());
     if (wanted && entry.ok() && !block->temporary && core_.on_found)
       core_.on_found(**inode, static_cast<std::uint64_t>(entry->attributes.st_size));
@@ -393,7 +414,8 @@ Result<void> Namespace::list(InodeNumber directory, std::uint64_t after, bool pl
     for (const DirEntry& entry : entries) {
       if (entry.cookie >= end) return {};
       ListedEntry listed{.entry = entry, .plus = {}};
-      if (plus) {
+      // Of a file the name alone: what the kernel remembered of it would answer who looks it up.
+      if (plus && entry.type != DT_REG) {
         const Result<InodePtr> inode = core_.table.get(entry.inode);
         if (inode.ok()) {
           const Result<Entry> found = entry_of(*inode);

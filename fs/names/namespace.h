@@ -7,8 +7,17 @@
 
 #include "fs/names/native_map.h"
 #include "fs/node/core.h"
+#include "fs/pool/shared_name.h"
 
 namespace kvcachefs {
+
+// A file or directory that stands on the pool, and gets a name here.
+struct Adoption {
+  mode_t mode = 0;  // with its type
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  PoolCopy copy;
+};
 
 class Namespace {
  public:
@@ -49,6 +58,9 @@ class Namespace {
   void hand_absence_on(Inode& directory, const Made& made, const NameLook& seen);
   Result<Made> make(InodeNumber parent, std::string_view name, const NewInode& what,
                     const Caller& caller);
+  // A file in state `remote`, or a directory. Errors: EEXIST (the name is here by now), ENOENT (the directory was
+  // removed), and those of Catalog::commit().
+  Result<void> adopt(InodeNumber parent, std::string_view name, const Adoption& what);
   // The entry of an inode in memory, with one lookup counted.
   // `user`: who asked for it by name, and gets a lease by that. ENOENT: it is being evicted.
   Result<Entry> entry_of(const InodePtr& inode, const Caller* user = nullptr);
@@ -72,6 +84,12 @@ class Namespace {
   Result<void> move_names(Renaming& call);
   Result<void> put_block_rows(Renaming& call, bool moves);
   void note_tenant(Inode& inode, TenantSlot tenant);
+  // Where the name stands on the pool; nullopt: nowhere, or nothing is there yet. Not under an inode's lock.
+  std::optional<SharedName> name_on_pool(InodeNumber parent, std::string_view name);
+  // Adds to the commit that takes this name from an inode what is to be done on the pool. The caller holds the
+  // inode's lock.
+  Result<void> leave_pool(Inode& inode, const std::optional<SharedName>& name, Edit& edit);
+  Result<void> put_on_pool(Renaming& call, bool moves);
   void tell_gone(const Renaming& call, bool moved);
   void tell_stored(const Renaming& call, bool moved, const Caller& caller);
   struct NewName {

@@ -77,6 +77,7 @@ Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, b
     const InodePtr inode = TRY(core_.table.get(dentry->inode));
     NameLook seen;
     if (inode->is_file()) seen = core_.knowledge.look(parent, name);
+    const std::optional<SharedName> shared = name_on_pool(parent, name);
     const LockedInodes locked({inode.get(), holder.get()});
     if (TRY(core_.catalog.find_dentry(parent, name)) != dentry) continue;
     const bool is_directory = S_ISDIR(inode->record.mode);
@@ -99,6 +100,7 @@ Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, b
     } else if (next.nlink == 0) {
       edit.put_orphan_inode(inode->number);
     }
+    TRY(leave_pool(*inode, shared, edit));
     InodeRecord holder_next = touched(holder->record, now, directory ? -1 : 0);
     edit.put_inode(parent, holder_next);
     TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
@@ -106,9 +108,26 @@ Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, b
     core_.knowledge.removed(block);
     if (is_directory) core_.knowledge.tenants().remove(inode->number);
     native_.changed(parent, name, 0);
+    if (shared && core_.on_pool_work) core_.on_pool_work();
     return {};
   }
   return fail(EBUSY, "the name keeps changing");
+}
+
+std::optional<SharedName> Namespace::name_on_pool(InodeNumber parent, std::string_view name) {
+  if (!core_.is_pooled) return std::nullopt;
+  return shared_name(core_.knowledge, parent, name);
+}
+
+Result<void> Namespace::leave_pool(Inode& inode, const std::optional<SharedName>& name,
+                                   Edit& edit) {
+  if (!name) return {};
+  const auto copy = TRY(core_.catalog.find_pool_copy(inode.number));
+  if (!copy || copy->path_hash != name->path_hash) return {};
+  edit.put_tombstone(name->path,
+                     {.fileid = copy->fileid, .is_directory = inode.type == S_IFDIR});
+  edit.remove_pool_copy(inode.number, *copy);
+  return {};
 }
 
 Result<void> Namespace::unlink(InodeNumber parent, std::string_view name) {

@@ -57,6 +57,16 @@ void give_way(Inode& second, const std::string_view name, const DentryRecord& so
   changes.of(from_dir) = touched(changes.of(from_dir), now, 0);
 }
 
+// What other nodes have below a directory cannot be moved in one step, and neither can bytes that are not here: tools
+// copy then.
+Result<void> check_movable(Core& core, const Inode& inode) {
+  if (!core.is_pooled) return {};
+  if (inode.record.state == DataState::kRemote) return fail(EXDEV, "on the pool alone");
+  if (is_directory(inode) && TRY(core.catalog.find_pool_copy(inode.number)))
+    return fail(EXDEV, "a directory of the pool");
+  return {};
+}
+
 // The block that a name stands for after the commit, 0: none.
 std::uint64_t block_at(const InodePtr& inode, const NameLook& seen) {
   const bool is_block = inode->is_file() && seen.block && !seen.block->temporary;
@@ -100,6 +110,8 @@ struct Namespace::Renaming {
   // Of files; `moved` and, in an exchange, `replaced` are taken for what these say.
   NameLook at_source = {};
   NameLook at_target = {};
+  std::optional<SharedName> shared_source = {};
+  std::optional<SharedName> shared_target = {};
 
   bool to_hash = false;  // a prefix file in the making
   UnixNanos now = 0;
@@ -145,6 +157,7 @@ Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
       core_.on_policy_told();
     tell_stored(call, outcome == Outcome::kMoved, caller);
     if (call.replaced_object && core_.on_orphan_object) core_.on_orphan_object();
+    if (core_.is_pooled && core_.on_pool_work) core_.on_pool_work();
     return {};
   }
   return fail(EBUSY, "the names keep changing");
@@ -165,6 +178,8 @@ Result<void> Namespace::find_both(Renaming& call, bool no_replace) {
     call.at_source = core_.knowledge.look(call.from_dir->number, call.name);
     call.at_target = core_.knowledge.look(call.to_dir->number, call.new_name);
   }
+  call.shared_source = name_on_pool(call.from_dir->number, call.name);
+  call.shared_target = name_on_pool(call.to_dir->number, call.new_name);
   return {};
 }
 
@@ -192,6 +207,9 @@ Result<Namespace::Outcome> Namespace::commit_rename(Renaming& call) {
                       replaced->record.state != DataState::kUnpublished;
   if (stands && !moved.is_file()) return fail(EEXIST, "a prefix file");
 
+  TRY(check_movable(core_, moved));
+  if (call.exchange) TRY(check_movable(core_, *replaced));
+
   call.now = file_clock_now();
   call.changes.records.reserve(4);
   call.replaced_object = moved.record.previous_object != kNoObject;
@@ -202,6 +220,7 @@ Result<Namespace::Outcome> Namespace::commit_rename(Renaming& call) {
     TRY(move_names(call));
   }
   TRY(put_block_rows(call, !stands));
+  TRY(put_on_pool(call, !stands));
   TRY(call.changes.commit(core_, std::move(call.edit)));
   tell_gone(call, !stands);
   if (stands) {
@@ -271,6 +290,28 @@ Result<void> Namespace::move_names(Renaming& call) {
     gone.ctime = call.now;
     if (gone.nlink == 0) edit.put_orphan_inode(replaced->number);
   }
+  return {};
+}
+
+// What leaves a name leaves the pool; what gets one is published under it.
+Result<void> Namespace::put_on_pool(Renaming& call, bool moves) {
+  if (!core_.is_pooled) return {};
+  TRY(leave_pool(*call.moved, call.shared_source, call.edit));
+  if (!moves) return {};
+  const bool is_lost = call.replaced != nullptr && (call.exchange || !call.moved->is_file());
+  if (is_lost) TRY(leave_pool(*call.replaced, call.shared_target, call.edit));
+  if (!core_.is_publishing) return {};
+  // What stands there is the new file's to replace, or to take away with its name.
+  if (call.replaced != nullptr && !is_lost && call.shared_target) {
+    const auto copy = TRY(core_.catalog.find_pool_copy(call.replaced->number));
+    if (copy && copy->path_hash == call.shared_target->path_hash) {
+      call.edit.remove_pool_copy(call.replaced->number, *copy);
+      call.edit.put_pool_copy(call.moved->number, *copy);
+    }
+  }
+  if (call.moved->is_file()) call.edit.put_to_publish(call.moved->number);
+  if (call.exchange && call.replaced->is_file())
+    call.edit.put_to_publish(call.replaced->number);
   return {};
 }
 

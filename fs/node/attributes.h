@@ -31,7 +31,7 @@ inline constexpr double kAttributeTimeout = 10.0;
 // The same for blocks and their temporaries, and for blocks that are not there: a name that the kernel
 // remembers hides from us who looks it up, and in which order.
 inline constexpr double kBlockTimeout = 1.0;
-// The same of what a listing shows, whatever it is: long enough for who walks a tree, or removes it.
+// The same of directories that a listing shows: long enough for who walks a tree, or removes it.
 inline constexpr double kListedTimeout = 1.0;
 
 }  // namespace kvcachefs

@@ -83,6 +83,13 @@ struct Core {
   // A block is opened for reading, with these flags; the caller holds the inode's lock.
   std::function<void(Inode&, int flags)> on_loading;
   std::function<void()> on_orphan_object;
+  // There is a pool: names that are taken away here are taken away there, too; and what is sealed is published.
+  bool is_pooled = false;
+  bool is_publishing = false;
+  // Something is to be done there.
+  std::function<void()> on_pool_work;
+  // Brings the bytes of a file in state `remote`; waits for the pool. Errors: ENOENT (a miss), EIO, ENOSPC.
+  std::function<Result<void>(const InodePtr&)> fetch;
   std::function<void()>
       on_sync_wanted;                // a commit should reach the disk soon, nobody waits for it
   std::function<void()> on_counted;  // what the last run left is, and its order is known

@@ -66,9 +66,14 @@ Result<NewCopy> Devices::create_copy(ObjectId object) {
   };
   add(false, true);
   add(true, true);
+  const bool any_well =
+      std::any_of(index_of_tier_.begin(), index_of_tier_.end(),
+                  [this](auto index) { return state(index) == DeviceState::kWell; });
   // None is well: the error is theirs, if it is still there.
-  if (order.empty()) add(false, false);
-  if (order.empty()) add(true, false);
+  if (!any_well) {
+    add(false, false);
+    add(true, false);
+  }
   for (const std::size_t which : order) {
     Result<UniqueFd> fd = tiers_[which]->create(object);
     if (fd.ok()) return NewCopy{.device = index_of_tier_[which], .fd = std::move(*fd)};

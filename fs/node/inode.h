@@ -80,6 +80,9 @@ struct Inode {
   // loaded since.
   std::atomic<std::int64_t> hinted_at{0};
   std::atomic<bool> staged{false};
+  // When the pool last said that it is there as it is here (fs/pool/pool_files.h): monotonic nanoseconds; 0: not
+  // since it came into memory.
+  std::atomic<std::int64_t> pool_checked{0};
   // Daemon-served: somebody has opened it for reading since it came into memory.
   bool was_read = false;
   // It is being evicted.

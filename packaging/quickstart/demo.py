@@ -52,7 +52,7 @@ def save(args):
         say(f"it goes on with: {reference.text!r} (the reference)")
     notes = {"conversation": conversation, "reference": reference.tokens,
              "reference_text": reference.text, "first_token_s": first.first_token_s,
-             "evaluated": first.evaluated, "bytes": written}
+             "evaluated": first.evaluated, "bytes": written, "save_s": seconds}
     with open(args.notes, "w", encoding="utf-8") as file:
         json.dump(notes, file)
     return 0

@@ -200,6 +200,8 @@ class TestVolume {
   }
 
   // ---- runs ----
+  // Of the next run.
+  void set_pool(PoolService* pool) { options_.volume.pool = pool; }
   void start() { volume_->start(); }
   // Ends the run in order; nothing may be used until run().
   void stop_cleanly() {
@@ -368,7 +370,7 @@ class TestVolume {
     if (options_.rocksdb) store_.reset();
   }
 
-  const TestVolumeOptions options_;
+  TestVolumeOptions options_;
   // In memory: what a power cut takes is the test's choice, and syncs cost nothing.
   TempDir dir_{"/dev/shm"};
   std::vector<std::string> device_paths_;

@@ -44,9 +44,13 @@ const std::vector<std::string>& seeds() {
     object.sealed = {.size = 300'000, .mtime = 5, .ctime = 6};
     object.chunk_crc32c = {1, 2};
     return std::vector<std::string>{
-        encode(inode), encode(object),
+        encode(inode),
+        encode(object),
         encode(DentryRecord{.inode = 1, .type = DT_REG, .cookie = 2}),
-        encode_superblock({.device = {1}, .catalog = {2}})};
+        encode(BlockRecord{.inode = 1, .has_parent = true, .parent = 2, .hash = "ab"}),
+        encode_superblock({.device = {1}, .catalog = {2}}),
+        encode(PoolCopy{.fileid = 1, .path_hash = 2, .size = 3, .mtime = 4}),
+        encode(Tombstone{.fileid = 1, .is_directory = true})};
   }();
   return all;
 }
@@ -66,7 +70,8 @@ void read_catalog(std::string_view bytes) {
     batch.put(into, number, value);
     batch.put(into, number + number, value);
     batch.put(into, number + "name", value);
-    batch.put(into, "o" + number, value);
+    for (const char* letter : {"o", "i", "f", "p"}) batch.put(into, letter + number, value);
+    batch.put(into, "t", value);
     batch.put(into, value, value);
   }
   batch.put(Table::kMeta, "run", value);
@@ -85,6 +90,11 @@ void read_catalog(std::string_view bytes) {
   (void)c.list_unsealed(0, 10);
   (void)c.list_orphan_inodes(0, 10);
   (void)c.list_orphan_objects(0, 10);
+  (void)c.find_pool_copy(5);
+  (void)c.list_by_fileid(5, 10);
+  (void)c.list_to_publish(0, 10);
+  (void)c.find_tombstone("");
+  (void)c.list_tombstones("", 10);
   (void)c.run_marker();
   (void)c.uuid();
   (void)c.devices();
@@ -103,7 +113,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const bool quiet = log_open({.file = "", .level = LogLevel::kOff}).ok();
   require(quiet);
   if (size < 2) return 0;
-  const unsigned reader = data[0] % 6;
+  const unsigned reader = data[0] % 8;
   std::string bytes;
   if (data[1] % 2 == 0) {
     bytes.assign(reinterpret_cast<const char*>(data) + 2, size - 2);
@@ -133,6 +143,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 4:
       (void)decode_superblock(bytes);
+      break;
+    case 5:
+      if (const auto record = decode_pool_copy(bytes); record.ok())
+        require(encode(*record) == bytes);
+      break;
+    case 6:
+      if (const auto record = decode_tombstone(bytes); record.ok())
+        require(encode(*record) == bytes);
       break;
     default:
       read_catalog(bytes);

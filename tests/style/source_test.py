@@ -233,8 +233,9 @@ def check_man(bin_dir):
 
     everything = options_in(help_of())
     for command in ("mount", "umount", "status", "find", "ls", "tree", "explain",
-                    "set", "pin", "unpin", "evict", "fsck"):
-        mine = options_in(help_of(command))
+                    "set", "pin", "unpin", "evict", "flush", "fsck", "export", "pool init",
+                    "pool status", "pool check", "pool gc"):
+        mine = options_in(help_of(*command.split()))
         everything |= mine
         for option in sorted(mine - options_in(manual)):
             found("packaging/man/kvcachefs.1", 1, f"{option} of kvcachefs {command} is not described")

@@ -282,7 +282,7 @@ def test_a_second_crawl_is_one_as_well(limited, seed, crawler):
         assert_same_uses(uses, last_uses(mount))
 
 
-@pytest.mark.limit(1800 if kvmount.FULL else 200)
+@pytest.mark.limit(5400 if kvmount.FULL else 200)
 def test_crawlers_of_a_whole_tree(unflushed, mounts, seed, tmp_path_factory):
     """One after the other on one tree, which loses its oldest files in between: those that were
     stored or loaded first, whatever was listed and looked at since. Then `cp -a` of half of it,

@@ -120,6 +120,28 @@ def calm(root, hot, seed):
                          uid=QUIET_USER).result(SECONDS)
 
 
+def compute(stop):
+    while not os.path.exists(stop):
+        sum(range(10_000))
+
+
+def beside_programs(root, hot, seed):
+    """Beside as many processes as make the noise, which only compute: what is lost to the processor alone."""
+    with tempfile.TemporaryDirectory() as work:
+        stop = os.path.join(work, "stop")
+        os.chmod(work, 0o755)
+        others = [kvmount.Child(compute, stop, uid=kvmount.NOBODY) for _ in range(FLOODING + 1)]
+        try:
+            used = calm(root, hot, seed)
+            with open(stop, "w"):
+                pass
+            for child in others:
+                child.result(SECONDS)
+            return used
+        finally:
+            wrap_up(others)
+
+
 def noisy(root, hot, noise, seed, most=None):
     """The use of `hot` from the beginning of the noise to its end, and what nobody did."""
     began = time.monotonic()
@@ -162,6 +184,7 @@ def describe(name, used):
 
 
 def ratios(name, before, after):
+    """Printed, not judged: with more processes than processors it is the scheduler's as much as ours."""
     loads = at(after.loads, 99) / at(before.loads, 99)
     puts = at(after.stores, 99) / at(before.stores, 99)
     print(f"{name}: p99 of loads x {loads:.2f}, of stores x {puts:.2f}")
@@ -210,6 +233,8 @@ def test_a_tenant_among_a_flood_and_a_nobody(limited, seed):
     watch.wait_calm(mount)
     before = calm(mount.mnt, hot, seed)
     describe("mount without noise", before)
+    computing = beside_programs(mount.mnt, hot, seed)
+    describe("mount beside programs that compute", computing)
     with watch.Sampler(lambda: kvmount.rss_bytes(mount.pid())) as rss:
         after, done = noisy(mount.mnt, hot, noise, seed)
     counts = mount.status()["counts"]
@@ -242,5 +267,6 @@ def test_a_tenant_among_a_flood_and_a_nobody(limited, seed):
     describe("ext4 with it", plain_after)
     assert (plain_after.misses, plain_after.wrong) == (0, 0), "the test's own fault"
     ratios("mount with noise / without", before, after)
+    ratios("mount beside programs that compute / without", before, computing)
     ratios("ext4 with noise / without", plain_before, plain_after)
     ratios("mount / ext4, both with noise", plain_after, after)

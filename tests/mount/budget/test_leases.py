@@ -161,6 +161,21 @@ def test_a_crawler_grants_no_lease_and_changes_no_order(limited, seed, crawler):
 
 
 @pytest.mark.short
+@pytest.mark.parametrize("crawler", [("ls", "-l"), ("find", "-ls")], ids=" ".join)
+def test_who_looks_up_after_a_crawler_has_a_lease(limited, crawler):
+    """Nothing that the kernel remembers of the crawler's answers answers others."""
+    mount = limited(size=BUDGET, disk=256 * MIB)
+    paths = list(put(mount, [f"d/{n}" for n in range(20)]).values())
+    kvmount.drop_caches(2)  # Of who has stored them, too.
+    words = [crawler[0], *crawler[1:], f"{mount.mnt}/d"] if crawler[0] == "ls" else [
+        crawler[0], f"{mount.mnt}/d", *crawler[1:]]
+    subprocess.run(words, stdout=subprocess.DEVNULL, timeout=60, check=True)
+    assert leases(mount) == 0
+    kvmount.run_as(look_up, paths)
+    assert leases(mount) == len(paths)
+
+
+@pytest.mark.short
 def test_what_a_crawler_reads_has_a_lease(limited, seed):
     mount = limited(size=BUDGET, disk=256 * MIB)
     paths = put(mount, [f"d/{n}" for n in range(20)])

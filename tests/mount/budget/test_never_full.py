@@ -114,7 +114,7 @@ def test_lookups_go_on_while_writers_wait(limited, seed, tmp_path):
             if slowed:
                 break
             jobs = stores.make_jobs(chance, total, [64 * KIB, 4 * MIB])
-    with kvmount.LoopFs("ext4", size=total + 256 * MIB) as control:
+    with kvmount.LoopFs("ext4", size=total * 9 // 8 + 256 * MIB) as control:
         with watch.LookUps(control.path, str(tmp_path / "stop")) as theirs:
             done = kvmount.Child(stores.flood, control.path, "lmcache", jobs, seed).result(SECONDS)
         assert done["errors"] == []

@@ -2,6 +2,7 @@
 something was freed."""
 
 import errno
+import mmap
 import os
 import threading
 import time
@@ -330,3 +331,30 @@ def test_a_foreign_file_fills_the_disk(limited, leave):
     mount.stop()
     code, text = mount.fsck()
     assert code == 0, text
+
+
+def test_a_mapping_beyond_the_budget_is_not_kept(limited):
+    """Nobody sees its stores; its fsync must not make it a file that stays for good."""
+    mount = limited(size=BUDGET, disk=512 * MIB, exact=True)
+
+    def store_mapped():
+        size = 3 * BUDGET
+        fd = os.open(f"{mount.mnt}/mapped", os.O_RDWR | os.O_CREAT, 0o644)
+        os.ftruncate(fd, size)
+        with mmap.mmap(fd, size) as area:
+            for at in range(0, size, MIB):
+                area[at:at + MIB] = b"m" * MIB
+            area.flush()
+        try:
+            os.fsync(fd)
+            return None
+        except OSError as error:
+            return errno.errorcode[error.errno]
+
+    assert kvmount.run_as(store_mapped) == "ENOSPC"
+    # Not by a lookup, which would be a lease.
+    kvmount.wait_until(lambda: '"found":false' in mount.cli(
+        "explain", "--json", f"{mount.mnt}/mapped").stdout.replace(" ", ""), 20, "its eviction")
+    watch.wait_calm(mount)
+    told = store(mount.mnt, "after", MIB)
+    assert told["failed"] is None and told["rename"] is None

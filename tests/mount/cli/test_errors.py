@@ -57,6 +57,8 @@ def test_a_bad_value(place, name, value, said):
 
 @pytest.mark.short
 def test_wrong_usage(place):
+    inner = f"{place.nvme}/inner"
+    os.mkdir(inner)
     for words, said in [
             ((place.mnt,), ["--nvme", "missing"]),
             (("--nvme", place.nvme), ["MOUNTPOINT"]),
@@ -64,6 +66,8 @@ def test_wrong_usage(place):
             (("--nvme", place.nvme, "-o", "frobnicate", place.mnt), ["frobnicate", "--help"]),
             (("--nvme", place.nvme, "-o", "remount,ro", place.mnt), ["remount", "mount(8)"]),
             (("--nvme", place.nvme, "--nvme", place.nvme, place.mnt), ["twice"]),
+            (("--nvme", place.nvme, "--nvme", inner, place.mnt), [inner, "is inside", place.nvme]),
+            (("--nvme", inner, "--nvme", place.nvme, place.mnt), [inner, "is inside", place.nvme]),
             (("--nvme", place.mnt, place.mnt), ["inside the mount point"]),
             (("--nvme", place.nvme, place.nvme), ["inside the mount point"])]:
         refused(place, *words, code=2, said=said)
@@ -75,6 +79,8 @@ def test_wrong_usage(place):
 def test_what_is_not_there(place):
     absent = f"{place.work}/absent"
     refused(place, "--nvme", absent, place.mnt, code=1, said=["--nvme", absent, "mkdir"])
+    refused(place, "--nvme", f"{place.nvme}:lots", place.mnt, code=1,
+            said=[f"{place.nvme}:lots: ", "DIR:200GiB"])
     refused(place, "--nvme", place.nvme, absent, code=1, said=["mount point", absent, "mkdir"])
     refused(place, "--nvme", place.nvme, "--config", absent, place.mnt, code=1,
             said=["--config", absent])
@@ -82,6 +88,12 @@ def test_what_is_not_there(place):
             said=["--log", absent])
     refused(place, "--nvme", place.nvme, "--state", f"{absent}/state", place.mnt, code=1,
             said=["--state", absent])
+
+
+def test_more_is_to_stay_free_than_there_is(place):
+    refused(place, "--nvme", place.nvme, "--min-free", "1EiB", place.mnt, code=1,
+            said=["--min-free", place.nvme, "in all"])
+    assert os.listdir(place.nvme) == []
 
 
 def test_a_fifo_is_not_waited_for(place):

@@ -82,6 +82,7 @@ def test_logs_are_rotated_under_a_live_mount(mounts, tmp_path):
     mount.stop()
     with open(mount.log, encoding="utf-8") as file:
         assert " info " in file.read()
+    assert os.stat(mount.log).st_mode & 0o022 == 0
 
 
 def prune_filesystems(conf):

@@ -170,6 +170,11 @@ def test_evict_takes_all_names_and_frees_the_room(mounts):
     kvmount.wait_until(lambda: mount.status()["tiers"][0]["objects"] == 0, 30, "the reaper")
 
 
+def test_evict_says_which_file_is_not_there(mounts):
+    mount = mounts()
+    assert f"{mount.mnt}/d/absent: " in fails(mount, "evict", f"{mount.mnt}/d/absent")
+
+
 def test_evict_leaves_what_is_being_written(mounts):
     mount = mounts()
     with open(f"{mount.mnt}/f", "wb") as file:
@@ -257,3 +262,30 @@ def test_explain_tells_why_a_file_is_gone(mounts):
     assert told(mount, other)["dropped"] is None
     assert "made up" in fails(mount, "explain", f"{mount.mnt}/.kvcachefs/by-prefix")
     assert "no kvcachefs is mounted" in fails(mount, "explain", mount.work)
+
+
+def test_a_link_out_of_the_mount_is_not_followed(mounts, tmp_path):
+    """Whoever may write into the mount may make one, and root's pin would write to what it names."""
+    mount = mounts()
+    link = os.path.join(mount.mnt, "link")
+    os.symlink(tmp_path, link)
+    for words in (("pin", link), ("set", link, "ttl=5s"), ("unpin", link)):
+        assert "leads out of the mount" in fails(mount, *words)
+    assert os.listxattr(tmp_path) == []
+    whole = put(mount, "file")
+    os.symlink("file", os.path.join(mount.mnt, "inside"))
+    works(mount, "pin", os.path.join(mount.mnt, "inside"))
+    assert os.getxattr(whole, POLICY) == b"pin"
+
+
+@pytest.mark.parametrize("name", [b"j\xff", "\u00fc".encode(), b"new\nline", b"quote\"\\"], ids=repr)
+def test_names_are_any_bytes(mounts, name):
+    mount = mounts()
+    whole = os.fsdecode(os.path.join(os.fsencode(mount.mnt), name))
+    with open(whole, "wb") as file:
+        file.write(b"x" * 1000)
+    sealed(mount)
+    assert told(mount, whole)["found"] is True
+    assert evicted(mount, whole)["files"] == 1
+    gone = told(mount, whole)
+    assert gone["found"] is False and gone["dropped"]["reason"] == "asked"

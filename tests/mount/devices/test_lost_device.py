@@ -1,6 +1,7 @@
 """Two devices, one of which dies or becomes read-only under the mount: it costs its own files alone."""
 
 import contextlib
+import errno
 import os
 import subprocess
 
@@ -97,6 +98,27 @@ def test_a_read_only_device_is_read(two):
     mount.stop()
     code, text = mount.fsck()
     assert code == 0, text
+
+
+def test_beside_a_read_only_device_a_full_one_is_full(two):
+    mount, disks = two
+    store(mount, [f"old-{number}" for number in range(FILES)])
+    wait_sealed(mount)
+    make_read_only(disks[0].path)
+    store(mount, ["looks"])
+    kvmount.wait_until(lambda: states(mount) == ["read_only", "well"], 20, "the state")
+    os.mkdir(f"{mount.mnt}/kept")
+    assert mount.cli("pin", f"{mount.mnt}/kept").returncode == 0
+    with pytest.raises(OSError) as raised:
+        for number in range(256):
+            with open(f"{mount.mnt}/kept/{number}", "wb") as file:
+                file.write(b"k" * MIB)
+    assert raised.value.errno == errno.ENOSPC
+    kvmount.wait_until(lambda: mount.status()["counts"]["unsealed"] == 0, 20, "the seals")
+    space = os.statvfs(mount.mnt)
+    assert space.f_bavail * space.f_frsize < 16 * MIB
+    budget = mount.status()["tiers"][0]["budget"]
+    assert budget["evictable"] == 0 and budget["kept"] > 0
 
 
 def test_a_dead_device_costs_its_own_files(two):

@@ -76,6 +76,40 @@ TEST_F(ConfigTest, VerificationAndTheScrubCanBeTurnedOff) {
   EXPECT_EQ(DirectIo::kRefuse, config->direct_io);
 }
 
+TEST_F(ConfigTest, APoolHasAnAddressAndAnOwner) {
+  give_device();
+  EXPECT_FALSE(load()->pool.has_value());
+  give("pool", "nfs://filer/export/kv?nfsport=2050");
+  give("pool-writes", "off");
+  give("pool-size", "2TiB");
+  give("pool-owner", "1000:1001");
+  auto config = load();
+  ASSERT_OK(config) << problem_;
+  ASSERT_TRUE(config->pool.has_value());
+  EXPECT_EQ(PoolUri::Kind::kNfs, config->pool->kind);
+  EXPECT_EQ("filer", config->pool->host);
+  EXPECT_EQ(2050, config->pool->nfs_port);
+  EXPECT_EQ(PoolWrites::kOff, config->pool_options.writes);
+  EXPECT_EQ(1000u, config->pool_options.owner_uid);
+  EXPECT_EQ(1001u, config->pool_options.owner_gid);
+  give("pool-owner", "7");
+  config = load();
+  ASSERT_OK(config) << problem_;
+  EXPECT_EQ(7u, config->pool_options.owner_gid);
+}
+
+TEST_F(ConfigTest, APoolIsNeitherInTheMountNorOnADevice) {
+  give_device();
+  give("pool", "dir://" + dir_.path() + "/mnt/pool");
+  EXPECT_FALSE(load().ok());
+  EXPECT_NE(std::string::npos, problem_.find("inside the mount point")) << problem_;
+  sources_.command_line.clear();
+  give_device();
+  give("pool", "dir://" + sources_.command_line.front().value + "/pool");
+  EXPECT_FALSE(load().ok());
+  EXPECT_NE(std::string::npos, problem_.find("inside the other")) << problem_;
+}
+
 TEST_F(ConfigTest, SizesTakeBothUnitsAndShares) {
   give("nvme", dir_ / "nvme0:2TiB");
   give("nvme", dir_ / "nvme1:80%");
@@ -123,6 +157,13 @@ TEST_F(ConfigTest, EveryValueThatIsRefusedIsNamedWithAFix) {
                              {"stage", "1KiB", ERANGE, "1MiB"},
                              {"stage", "51%", ERANGE, "50%"},
                              {"odirect", "maybe", EINVAL, "refuse"},
+                             {"pool", "/mnt/pool", EINVAL, "dir:///PATH"},
+                             {"pool", "nfs://", EINVAL, "nfs://HOST"},
+                             {"pool-writes", "some", EINVAL, "off"},
+                             {"pool-size", "1KiB", ERANGE, "1 MiB"},
+                             {"pool-size", "much", EINVAL, "not a size"},
+                             {"pool-owner", "root", EINVAL, "UID:GID"},
+                             {"pool-owner", "1:4294967295", EINVAL, "UID:GID"},
                              {"log-level", "loud", EINVAL, "debug"},
                              {"metadata-memory", "much", EINVAL, "256MiB"},
                              {"metadata-memory", "1TiB", ERANGE, "512"},

@@ -58,6 +58,33 @@ TEST(Status, JsonHasTheKeysOfItsContract) {
   }
 }
 
+TEST(Status, SaysHowThePoolIs) {
+  StatusReport report;
+  report.mountpoint = "/mnt";
+  EXPECT_EQ(std::string::npos, status_text(status_json(report))->find("pool"));
+  report.pool =
+      PoolStatusReport{.uri = "nfs://filer/kv", .service = {}, .health = {}, .counts = {}};
+  report.pool->health.last = fail(ETIMEDOUT, "pool: no answer");
+  const auto says = [&](const char* what) {
+    const Result<std::string> text = status_text(status_json(report));
+    ASSERT_TRUE(text.ok());
+    EXPECT_NE(std::string::npos, text->find(what)) << *text;
+  };
+  says("nfs://filer/kv: down for ");
+  says("pool: no answer");
+  report.pool->health.up = true;
+  says("nfs://filer/kv: joining");
+  report.pool->service.joining = fail(EACCES, "pool: MKDIR");
+  says("nfs://filer/kv: not joined yet: pool: MKDIR: Permission denied");
+  report.pool->service.joined = true;
+  report.pool->service.living = 3;
+  report.pool->counts.to_publish = PoolCounts::kMostCounted;
+  says("nfs://filer/kv: up, 3 nodes");
+  says("1,000 or more files to publish, 0 names to remove");
+  report.pool->service.refused = fail(EPROTONOSUPPORT, "pool: of another format");
+  says("not used: pool: of another format");
+}
+
 TEST(Status, JsonIsOneLineWhateverThePaths) {
   StatusReport report = sample();
   report.mountpoint = "/mnt/a\nb\xff";

@@ -260,6 +260,51 @@ TEST_F(CatalogTest, ListsUnsealedAndOrphansInSteps) {
   EXPECT_EQ(9u, objects->at(0).device);
 }
 
+TEST_F(CatalogTest, KnowsWhatStandsOnThePool) {
+  const PoolCopy copy{.fileid = 7, .path_hash = 8, .size = 9, .mtime = 10};
+  commit([&](Edit& edit) {
+    edit.put_pool_copy(5, copy);
+    edit.put_pool_copy(6, copy);
+    edit.put_pool_copy(4, {.fileid = 70});
+  });
+  EXPECT_EQ(copy, *catalog_->find_pool_copy(5));
+  EXPECT_EQ(std::nullopt, *catalog_->find_pool_copy(7));
+  // A server gives a number again.
+  EXPECT_EQ((std::vector<InodeNumber>{5, 6}), *catalog_->list_by_fileid(7, 10));
+  EXPECT_EQ((std::vector<InodeNumber>{5}), *catalog_->list_by_fileid(7, 1));
+  commit([&](Edit& edit) { edit.remove_pool_copy(5, copy); });
+  EXPECT_EQ(std::nullopt, *catalog_->find_pool_copy(5));
+  EXPECT_EQ((std::vector<InodeNumber>{6}), *catalog_->list_by_fileid(7, 10));
+  EXPECT_EQ(std::nullopt, *catalog_->pool());
+  ASSERT_OK(catalog_->set_pool(DeviceUuid{1, 2}));
+  EXPECT_EQ((DeviceUuid{1, 2}), *catalog_->pool());
+}
+
+TEST_F(CatalogTest, ListsTheWorkForThePoolInSteps) {
+  for (InodeNumber i = 1; i <= 5; ++i) {
+    commit([&](Edit& edit) {
+      edit.put_to_publish(i * 300);
+      edit.put_tombstone("d/" + std::to_string(i), {.fileid = i});
+    });
+  }
+  EXPECT_EQ((std::vector<InodeNumber>{300, 600}), *catalog_->list_to_publish(0, 2));
+  EXPECT_EQ((std::vector<InodeNumber>{900, 1200, 1500}), *catalog_->list_to_publish(600, 10));
+  commit([&](Edit& edit) { edit.remove_to_publish(300); });
+  EXPECT_EQ((std::vector<InodeNumber>{600}), *catalog_->list_to_publish(0, 1));
+  EXPECT_EQ((Tombstone{.fileid = 3}), *catalog_->find_tombstone("d/3"));
+  EXPECT_EQ(std::nullopt, *catalog_->find_tombstone("d/33"));
+  const auto first = catalog_->list_tombstones("", 2);
+  ASSERT_OK(first);
+  ASSERT_EQ(2u, first->size());
+  EXPECT_EQ("d/1", first->at(0).first);
+  EXPECT_EQ(2u, first->at(1).second.fileid);
+  const auto rest = catalog_->list_tombstones("d/2", 10);
+  ASSERT_OK(rest);
+  EXPECT_EQ(3u, rest->size());
+  commit([&](Edit& edit) { edit.remove_tombstone("d/3"); });
+  EXPECT_EQ(2u, catalog_->list_tombstones("d/2", 10)->size());
+}
+
 TEST_F(CatalogTest, AnOrphanSaysWhatRowsItLeft) {
   const LeftRows left{.parent = 1, .name = "its name", .hash = std::string(129, 'a')};
   commit([&](Edit& edit) {
@@ -435,7 +480,7 @@ TEST_F(CatalogTest, RefusesANewerDatabaseAndSaysWhatToDo) {
 TEST_F(CatalogTest, UpgradesAnOlderDatabase) {
   put_raw(Table::kMeta, "format", std::string("\1\0\0\0", 4));
   reopen();
-  EXPECT_EQ(std::string("\3\0\0\0", 4), **store_.get(Table::kMeta, "format"));
+  EXPECT_EQ(std::string("\4\0\0\0", 4), **store_.get(Table::kMeta, "format"));
   EXPECT_EQ(std::vector<InodeNumber>{kRootInode}, *catalog_->list_unread(9));
   EXPECT_TRUE(catalog_->is_told());
 }

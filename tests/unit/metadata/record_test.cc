@@ -146,6 +146,26 @@ TEST(Record, BlocksHaveTheBytesOfVersion1) {
   EXPECT_EQ(plain, *decode_block(from_hex(kGoldenPlainBlock)));
 }
 
+TEST(Record, PoolCopiesHaveTheBytesOfVersion1) {
+  const PoolCopy copy{.fileid = 0x1122, .path_hash = 0x3344, .size = 4096, .mtime = -1};
+  const std::string bytes = from_hex(
+      "01 22 11 00 00 00 00 00 00 44 33 00 00 00 00 00 00 00 10 00 00 00 00 00 00"
+      "ff ff ff ff ff ff ff ff");
+  EXPECT_EQ(bytes, encode(copy));
+  EXPECT_EQ(copy, *decode_pool_copy(bytes));
+  EXPECT_EQ(EBADMSG, decode_pool_copy(bytes + "x").error().code);
+  EXPECT_EQ(EBADMSG, decode_pool_copy("\2" + bytes.substr(1)).error().code);
+}
+
+TEST(Record, TombstonesHaveTheBytesOfVersion1) {
+  const Tombstone tombstone{.fileid = 0x1122, .is_directory = true};
+  const std::string bytes = from_hex("01 01 22 11 00 00 00 00 00 00");
+  EXPECT_EQ(bytes, encode(tombstone));
+  EXPECT_EQ(tombstone, *decode_tombstone(bytes));
+  EXPECT_EQ(EBADMSG, decode_tombstone(bytes.substr(1)).error().code);
+  EXPECT_EQ(EBADMSG, decode_tombstone("\1\2" + bytes.substr(2)).error().code);
+}
+
 TEST(Record, SealedEmptyFilesHaveAStampAndNoChecksums) {
   ObjectRecord record;
   record.inode = 3;
@@ -190,8 +210,8 @@ TEST(Record, RefusesUnknownVersionsFlagsStatesAndTypes) {
   EXPECT_ERROR(EBADMSG, decode_inode(with(inode, 1, 0x3f))) << "a part of the future";
   EXPECT_ERROR(EBADMSG, decode_inode(with(inode, 3, 0x31))) << "no such file type";
   EXPECT_ERROR(EBADMSG, decode_inode(with(inode, 23, 1))) << "a flag of the future";
-  EXPECT_ERROR(EBADMSG, decode_inode(with(inode, 58, 5))) << "no such state";
-  EXPECT_ERROR(EBADMSG, decode_inode(with(inode, 83, 5))) << "no such state before";
+  EXPECT_ERROR(EBADMSG, decode_inode(with(inode, 58, 6))) << "no such state";
+  EXPECT_ERROR(EBADMSG, decode_inode(with(inode, 83, 6))) << "no such state before";
   const std::string object = encode(full_object());
   EXPECT_ERROR(EBADMSG, decode_object(with(object, 0, 2)));
   EXPECT_ERROR(EBADMSG, decode_object(with(object, 1, 3)));

@@ -192,7 +192,16 @@ TEST_F(TenantsOfASmallVolume, WhereNothingOfAQuotaCanGoItSaysSo) {
   const InodeNumber a = directory(kRootInode, "a");
   tell(a, kPolicyXattr, "pin");
   tell(a, kQuotaXattr, "1MiB");
-  for (int i = 0; i < 10; ++i) store(a, std::to_string(i));
+  for (int i = 0; i < 8; ++i) store(a, std::to_string(i));  // All of it.
+  // And beyond, until that is seen.
+  for (int i = 8; i < 10; ++i) {
+    const Result<Created> made =
+        volume_->create(a, std::to_string(i), 0644, O_RDWR, TestVolume::kRoot);
+    if (!made.ok()) break;
+    volume_.write(*made->opened.file, kBytes);
+    volume_->release(*made->opened.file);
+    volume_->forget(made->entry.inode, 1);
+  }
   const auto refused = [&] {
     const Result<Created> probe = volume_->create(a, "probe", 0644, O_RDWR, TestVolume::kRoot);
     if (!probe.ok()) return probe.error().code == EDQUOT;

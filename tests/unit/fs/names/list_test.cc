@@ -99,12 +99,9 @@ TEST(Listing, KeepsCookiesOverARestart) {
   EXPECT_EQ("later", rest.back().entry.name);
 }
 
-TEST(Listing, PlusCountsALookupForEachEntryThatWasTaken) {
+TEST(Listing, PlusCountsALookupForEachDirectoryThatWasTaken) {
   TestVolume volume;
-  for (int i = 0; i < 4; ++i) {
-    const InodeNumber inode = volume.store_file(kRootInode, std::to_string(i), "xy");
-    volume->forget(inode, 1);
-  }
+  for (int i = 0; i < 4; ++i) volume->forget(volume.mkdir(kRootInode, std::to_string(i)), 1);
   EXPECT_EQ(0u, volume->counts().inodes_cached);
   const auto entries = list_some(volume, kRootInode, 2, 3, true);
   ASSERT_EQ(3u, entries.size());
@@ -112,22 +109,21 @@ TEST(Listing, PlusCountsALookupForEachEntryThatWasTaken) {
   for (const ListedEntry& listed : entries) {
     ASSERT_TRUE(listed.plus);
     EXPECT_EQ(listed.entry.inode, listed.plus->inode);
-    EXPECT_EQ(2, listed.plus->attributes.st_size);
     EXPECT_EQ(1, listed.plus->entry_timeout_s);
     volume->forget(listed.entry.inode, 1);
   }
   EXPECT_EQ(0u, volume->counts().inodes_cached);
 }
 
-TEST(Listing, PlusLeavesOutAFileThatIsLost) {
+// Whoever looks a file up after a crawler has to come to us, for a lease.
+TEST(Listing, PlusSaysOfFilesTheirNamesAlone) {
   TestVolume volume;
-  const InodeNumber lost = volume.store_file(kRootInode, "lost", "x");
-  volume.store_file(kRootInode, "found", "x");
-  ASSERT_EQ(0, ::unlink(volume.backing_path_of(lost).c_str()));
-  const auto entries = list_some(volume, kRootInode, 2, 10, true);
+  volume->forget(volume.store_file(kRootInode, "file", "xy"), 1);
+  const auto entries = list_some(volume, kRootInode, 2, 3, true);
   ASSERT_EQ(1u, entries.size());
-  EXPECT_EQ("found", entries.front().entry.name);
-  EXPECT_EQ(1u, volume->counts().lost);
+  EXPECT_FALSE(entries.front().plus);
+  EXPECT_EQ("file", entries.front().entry.name);
+  EXPECT_EQ(0u, volume->counts().inodes_cached);
 }
 
 TEST(Listing, OfARemovedDirectoryIsEmpty) {

@@ -1,0 +1,282 @@
+#include "backend/pool/dir_session.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "backend/base/unique_fd.h"
+#include "backend/pool/pool_path.h"
+
+namespace kvcachefs {
+namespace {
+
+PoolStatus status_of(const struct stat& status) noexcept {
+  const auto nanos = [](const timespec& time) {
+    return static_cast<UnixNanos>(time.tv_sec) * kNanosPerSecond + time.tv_nsec;
+  };
+  return {.kind = S_ISREG(status.st_mode)   ? PoolKind::kFile
+                  : S_ISDIR(status.st_mode) ? PoolKind::kDirectory
+                                            : PoolKind::kOther,
+          .fileid = status.st_ino,
+          .size = static_cast<std::uint64_t>(status.st_size),
+          .mtime = nanos(status.st_mtim),
+          .ctime = nanos(status.st_ctim),
+          .atime = nanos(status.st_atim),
+          .mode = status.st_mode & 07777,
+          .nlink = static_cast<std::uint32_t>(status.st_nlink),
+          .uid = status.st_uid,
+          .gid = status.st_gid};
+}
+
+class DirFile : public PoolFile {
+ public:
+  DirFile(UniqueFd fd, const struct stat& status) : fd_(std::move(fd)) {
+    status_ = status_of(status);
+  }
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+
+ private:
+  UniqueFd fd_;
+};
+
+int fd_of(PoolFile& file) noexcept { return static_cast<DirFile&>(file).fd(); }
+
+struct CloseDir {
+  void operator()(DIR* dir) const noexcept { ::closedir(dir); }
+};
+
+class DirSession : public PoolSession {
+ public:
+  explicit DirSession(UniqueFd root) : root_(std::move(root)) {}
+
+  Result<PoolStatus> status(std::string_view path, Deadline /*deadline*/) override {
+    const UniqueFd fd = TRY(open_beneath(path, O_PATH | O_NOFOLLOW));
+    struct stat status {};
+    if (::fstat(fd.get(), &status) != 0) return fail_errno("pool: stat");
+    return status_of(status);
+  }
+
+  Result<PoolStatus> status(PoolFile& file, Deadline /*deadline*/) override {
+    struct stat status {};
+    if (::fstat(fd_of(file), &status) != 0) return fail_errno("pool: stat");
+    return status_of(status);
+  }
+
+  Result<PoolFilePtr> open(std::string_view path, Deadline /*deadline*/) override {
+    // Never waits for the other end of a fifo.
+    return file_of(TRY(open_beneath(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW)));
+  }
+
+  Result<std::size_t> read(PoolFile& file, std::uint64_t offset, std::span<std::byte> out,
+                           Deadline deadline) override {
+    std::size_t done = 0;
+    while (done < out.size()) {
+      TRY(check(deadline));
+      const std::size_t most = std::min(out.size() - done, kMostAtOnce);
+      const ssize_t got =
+          ::pread(fd_of(file), out.data() + done, most, static_cast<off_t>(offset + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return fail_errno("pool: read");
+      if (got == 0) break;
+      done += static_cast<std::size_t>(got);
+    }
+    return done;
+  }
+
+  Result<PoolFilePtr> create(std::string_view path, std::uint32_t mode,
+                             Deadline /*deadline*/) override {
+    UniqueFd fd = TRY(open_beneath(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode & 07777));
+    // The umask of a daemon is not the pool's.
+    if (::fchmod(fd.get(), mode & 07777) != 0) return fail_errno("pool: chmod");
+    return file_of(std::move(fd));
+  }
+
+  Result<void> write(PoolFile& file, std::uint64_t offset, std::span<const std::byte> bytes,
+                     PoolWrite when, Deadline deadline) override {
+    std::size_t done = 0;
+    while (done < bytes.size()) {
+      TRY(check(deadline));
+      const std::size_t most = std::min(bytes.size() - done, kMostAtOnce);
+      const ssize_t put =
+          ::pwrite(fd_of(file), bytes.data() + done, most, static_cast<off_t>(offset + done));
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) return fail_errno("pool: write");
+      done += static_cast<std::size_t>(put);
+    }
+    if (when == PoolWrite::kNow) return commit(file, deadline);
+    return {};
+  }
+
+  Result<void> commit(PoolFile& file, Deadline /*deadline*/) override {
+    if (::fdatasync(fd_of(file)) != 0) return fail_errno("pool: fdatasync");
+    return {};
+  }
+
+  Result<void> link(PoolFile& file, std::string_view to, Deadline /*deadline*/) override {
+    const Place place = TRY(place_of(to));
+    const std::string self = "/proc/self/fd/" + std::to_string(fd_of(file));
+    if (::linkat(AT_FDCWD, self.c_str(), place.directory.get(), place.name.c_str(),
+                 AT_SYMLINK_FOLLOW) == 0)
+      return {};
+    // Where there are none, filesystems say EPERM (vfat) or EOPNOTSUPP.
+    return fail(errno == EPERM ? EOPNOTSUPP : errno, "pool: link");
+  }
+
+  Result<void> rename(std::string_view from, std::string_view to,
+                      Deadline /*deadline*/) override {
+    const Place old = TRY(place_of(from));
+    const Place place = TRY(place_of(to));
+    if (::renameat(old.directory.get(), old.name.c_str(), place.directory.get(),
+                   place.name.c_str()) != 0)
+      return fail_errno("pool: rename");
+    return {};
+  }
+
+  Result<void> remove(std::string_view path, Deadline /*deadline*/) override {
+    const Place place = TRY(place_of(path));
+    if (::unlinkat(place.directory.get(), place.name.c_str(), 0) != 0)
+      return fail_errno("pool: unlink");
+    return {};
+  }
+
+  Result<void> make_directory(std::string_view path, std::uint32_t mode,
+                              Deadline /*deadline*/) override {
+    const Place place = TRY(place_of(path));
+    if (::mkdirat(place.directory.get(), place.name.c_str(), mode & 07777) != 0)
+      return fail_errno("pool: mkdir");
+    if (::fchmodat(place.directory.get(), place.name.c_str(), mode & 07777, 0) != 0)
+      return fail_errno("pool: chmod");
+    return {};
+  }
+
+  Result<void> remove_directory(std::string_view path, Deadline /*deadline*/) override {
+    const Place place = TRY(place_of(path));
+    if (::unlinkat(place.directory.get(), place.name.c_str(), AT_REMOVEDIR) != 0)
+      return fail_errno("pool: rmdir");
+    return {};
+  }
+
+  Result<void> list(std::string_view path, const std::function<bool(const PoolEntry&)>& visit,
+                    Deadline deadline) override {
+    return walk(
+        path, [&](int /*directory*/, const PoolEntry& entry) { return visit(entry); },
+        deadline);
+  }
+
+  Result<void> list_statuses(
+      std::string_view path,
+      const std::function<bool(const PoolEntry&, const PoolStatus&)>& visit,
+      Deadline deadline) override {
+    std::optional<Error> failed;
+    TRY(walk(
+        path,
+        [&](int directory, const PoolEntry& entry) {
+          struct stat status {};
+          if (::fstatat(directory, entry.name.data(), &status, AT_SYMLINK_NOFOLLOW) == 0)
+            return visit(entry, status_of(status));
+          if (errno == ENOENT || errno == ESTALE) return true;
+          failed = fail_errno("pool: stat");
+          return false;
+        },
+        deadline));
+    if (failed) return *failed;
+    return {};
+  }
+
+  Result<void> touch(PoolFile& file, Deadline /*deadline*/) override {
+    const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_NOW},
+                               {.tv_sec = 0, .tv_nsec = UTIME_OMIT}};
+    if (::futimens(fd_of(file), times) != 0) return fail_errno("pool: touch");
+    return {};
+  }
+
+  Result<PoolSpace> space(Deadline /*deadline*/) override {
+    struct statvfs space {};
+    if (::fstatvfs(root_.get(), &space) != 0) return fail_errno("pool: statvfs");
+    return PoolSpace{.total = space.f_blocks * space.f_frsize,
+                     .available = space.f_bavail * space.f_frsize};
+  }
+
+ private:
+  struct Place {
+    UniqueFd directory;
+    std::string name;
+  };
+
+  // The names that `visit` gets end with a NUL.
+  Result<void> walk(std::string_view path,
+                    const std::function<bool(int directory, const PoolEntry&)>& visit,
+                    Deadline deadline) {
+    UniqueFd fd = TRY(open_beneath(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    const std::unique_ptr<DIR, CloseDir> stream(::fdopendir(fd.get()));
+    if (stream == nullptr) return fail_errno("pool: open a directory");
+    static_cast<void>(fd.release());
+    while (true) {
+      TRY(check(deadline));
+      errno = 0;
+      const dirent* entry = ::readdir(stream.get());
+      if (entry == nullptr) {
+        if (errno != 0) return fail_errno("pool: read a directory");
+        return {};
+      }
+      const std::string_view name = entry->d_name;
+      if (name == "." || name == "..") continue;
+      if (!is_pool_name(name)) return fail(EBADMSG, "pool: a listed name is none");
+      if (!visit(::dirfd(stream.get()), {.name = name, .fileid = entry->d_ino})) return {};
+    }
+  }
+
+  static Result<void> check(Deadline deadline) {
+    if (std::chrono::steady_clock::now() >= deadline) return fail(ETIMEDOUT, "pool: deadline");
+    return {};
+  }
+
+  Result<UniqueFd> open_beneath(std::string_view path, int flags, std::uint32_t mode = 0) {
+    TRY(check_pool_path(path));
+    const std::string name(path.empty() ? "." : path);
+    open_how how{};
+    how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC);
+    how.mode = mode;
+    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV;
+    const long fd = ::syscall(SYS_openat2, root_.get(), name.c_str(), &how, sizeof how);
+    if (fd < 0) return fail_errno("pool: open");
+    return UniqueFd(static_cast<int>(fd));
+  }
+
+  Result<Place> place_of(std::string_view path) {
+    TRY(check_pool_path(path));
+    if (path.empty()) return fail(EINVAL, "pool: the root has no name");
+    const auto [directory, name] = split_pool_path(path);
+    return Place{.directory = TRY(open_beneath(directory, O_PATH | O_DIRECTORY | O_NOFOLLOW)),
+                 .name = std::string(name)};
+  }
+
+  static Result<PoolFilePtr> file_of(UniqueFd fd) {
+    struct stat status {};
+    if (::fstat(fd.get(), &status) != 0) return fail_errno("pool: stat");
+    if (S_ISDIR(status.st_mode)) return fail(EISDIR, "pool: a directory");
+    if (!S_ISREG(status.st_mode)) return fail(EBADMSG, "pool: no regular file");
+    return PoolFilePtr(std::make_shared<DirFile>(std::move(fd), status));
+  }
+
+  const UniqueFd root_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<PoolSession>> open_dir_session(const std::string& directory) {
+  // Whoever named it may have named it by a symlink.
+  UniqueFd root(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root) return fail_errno("pool: open");
+  return std::unique_ptr<PoolSession>(std::make_unique<DirSession>(std::move(root)));
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,794 @@
+#include "backend/pool/nfs_session.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "backend/pool/libnfs.h"
+#include "backend/pool/nfs_connection.h"
+#include "backend/pool/pool_path.h"
+
+namespace kvcachefs {
+namespace {
+
+// Requests of one read or write that are under way together. Of 1 MiB each they fill 10 Gbit/s at 6 ms.
+constexpr std::size_t kDepth = 8;
+// How long a directory's handle is taken for what stands at its path: servers know directories that were renamed
+// by the same handle.
+constexpr std::chrono::seconds kDirectoryTrusted{2};
+constexpr std::size_t kMostDirectories = 4096;
+constexpr std::size_t kListedAtOnce = 64 * 1024;  // bytes of a READDIR
+// What a server must take and give at least; less is no server for files of megabytes.
+constexpr std::size_t kLeastAtOnce = 4096;
+
+using Verifier = std::array<char, NFS3_WRITEVERFSIZE>;
+
+// RFC 1813, section 2.6.
+int errno_of(nfsstat3 status) noexcept {
+  switch (status) {
+    case NFS3ERR_PERM:
+    case NFS3ERR_ACCES:
+      return EACCES;
+    case NFS3ERR_NOENT:
+      return ENOENT;
+    case NFS3ERR_EXIST:
+      return EEXIST;
+    case NFS3ERR_XDEV:
+      return EXDEV;
+    case NFS3ERR_NOTDIR:
+      return ENOTDIR;
+    case NFS3ERR_ISDIR:
+      return EISDIR;
+    case NFS3ERR_INVAL:
+      return EINVAL;
+    case NFS3ERR_FBIG:
+      return EFBIG;
+    case NFS3ERR_NOSPC:
+      return ENOSPC;
+    case NFS3ERR_ROFS:
+      return EROFS;
+    case NFS3ERR_MLINK:
+      return EMLINK;
+    case NFS3ERR_NAMETOOLONG:
+      return ENAMETOOLONG;
+    case NFS3ERR_NOTEMPTY:
+      return ENOTEMPTY;
+    case NFS3ERR_DQUOT:
+      return EDQUOT;
+    case NFS3ERR_STALE:
+    case NFS3ERR_BADHANDLE:
+      return ESTALE;
+    case NFS3ERR_NOTSUPP:
+      return EOPNOTSUPP;
+    default:
+      return EIO;
+  }
+}
+
+Result<void> check(nfsstat3 status, const char* what) {
+  if (status != NFS3_OK) return fail(errno_of(status), what);
+  return {};
+}
+
+// An NFS file handle, as the server made it.
+using Handle = std::string;
+
+Result<Handle> handle_of(const nfs_fh3& handle) {
+  if (handle.data.data_len == 0 || handle.data.data_len > NFS3_FHSIZE ||
+      handle.data.data_val == nullptr)
+    return fail(EBADMSG, "pool: the server gave no handle");
+  return Handle(handle.data.data_val, handle.data.data_len);
+}
+
+// libnfs takes what it sends as not const, and only reads it.
+nfs_fh3 raw(const Handle& handle) noexcept {
+  nfs_fh3 raw{};
+  raw.data.data_len = static_cast<u_int>(handle.size());
+  raw.data.data_val = const_cast<char*>(handle.data());
+  return raw;
+}
+
+UnixNanos nanos_of(const nfstime3& time) noexcept {
+  return static_cast<UnixNanos>(time.seconds) * kNanosPerSecond + time.nseconds;
+}
+
+PoolStatus status_of(const fattr3& attributes) noexcept {
+  return {.kind = attributes.type == NF3REG   ? PoolKind::kFile
+                  : attributes.type == NF3DIR ? PoolKind::kDirectory
+                                              : PoolKind::kOther,
+          .fileid = attributes.fileid,
+          .size = attributes.size,
+          .mtime = nanos_of(attributes.mtime),
+          .ctime = nanos_of(attributes.ctime),
+          .atime = nanos_of(attributes.atime),
+          .mode = attributes.mode & 07777,
+          .nlink = attributes.nlink,
+          .uid = attributes.uid,
+          .gid = attributes.gid};
+}
+
+std::optional<PoolStatus> status_of(const post_op_attr& attributes) {
+  if (attributes.attributes_follow == 0) return std::nullopt;
+  return status_of(attributes.post_op_attr_u.attributes);
+}
+
+class NfsFile : public PoolFile {
+ public:
+  NfsFile(Handle handle, const PoolStatus& status) : handle_(std::move(handle)) {
+    status_ = status;
+  }
+  [[nodiscard]] const Handle& handle() const noexcept { return handle_; }
+
+  // Of a write whose bytes may still be in the server's memory: which run of the server it was.
+  void wrote(const Verifier& verifier) {
+    const std::lock_guard lock(mutex_);
+    if (verifier_ && *verifier_ != verifier) lost_ = true;
+    verifier_ = verifier;
+  }
+  // Whether all that was written is on the disk, when a COMMIT came back with `verifier`.
+  [[nodiscard]] bool is_whole(const Verifier& verifier) {
+    const std::lock_guard lock(mutex_);
+    const bool whole = !lost_ && (!verifier_ || *verifier_ == verifier);
+    lost_ = false;
+    verifier_.reset();
+    return whole;
+  }
+
+ private:
+  const Handle handle_;
+  std::mutex mutex_;
+  std::optional<Verifier> verifier_;
+  bool lost_ = false;
+};
+
+NfsFile& of(PoolFile& file) noexcept { return static_cast<NfsFile&>(file); }
+
+struct Found {
+  Handle handle;
+  PoolStatus status;
+};
+
+class NfsSession : public PoolSession {
+ public:
+  Result<void> open(const PoolUri& uri, Deadline deadline) {
+    const NfsUser user{.uid = uri.uid, .gid = uri.gid};
+    TRY(mount(uri, user, deadline));
+    TRY(connection_.connect(uri.host,
+                            {.program = NFS_PROGRAM, .version = NFS_V3, .port = uri.nfs_port},
+                            user, deadline));
+    TRY(ask_sizes(deadline));
+    // What of the path is below the export.
+    if (!below_export_.empty()) {
+      const Found found = TRY(find(below_export_, deadline));
+      if (found.status.kind != PoolKind::kDirectory) return fail(ENOTDIR, "pool: no directory");
+      root_ = found.handle;
+      directories_.clear();
+    }
+    return {};
+  }
+
+  Result<PoolStatus> status(std::string_view path, Deadline deadline) override {
+    TRY(check_pool_path(path));
+    return TRY(find(path, deadline)).status;
+  }
+
+  Result<PoolStatus> status(PoolFile& file, Deadline deadline) override {
+    return attributes(of(file).handle(), deadline);
+  }
+
+  Result<PoolFilePtr> open(std::string_view path, Deadline deadline) override {
+    TRY(check_pool_path(path));
+    Found found = TRY(find(path, deadline));
+    if (found.status.kind == PoolKind::kDirectory) return fail(EISDIR, "pool: a directory");
+    if (found.status.kind != PoolKind::kFile) return fail(EBADMSG, "pool: no regular file");
+    return PoolFilePtr(std::make_shared<NfsFile>(std::move(found.handle), found.status));
+  }
+
+  Result<std::size_t> read(PoolFile& file, std::uint64_t offset, std::span<std::byte> out,
+                           Deadline deadline) override;
+  Result<PoolFilePtr> create(std::string_view path, std::uint32_t mode,
+                             Deadline deadline) override;
+  Result<void> write(PoolFile& file, std::uint64_t offset, std::span<const std::byte> bytes,
+                     PoolWrite when, Deadline deadline) override;
+  Result<void> commit(PoolFile& file, Deadline deadline) override;
+  Result<void> link(PoolFile& file, std::string_view to, Deadline deadline) override;
+  Result<void> rename(std::string_view from, std::string_view to, Deadline deadline) override;
+  Result<void> remove(std::string_view path, Deadline deadline) override;
+  Result<void> make_directory(std::string_view path, std::uint32_t mode,
+                              Deadline deadline) override;
+  Result<void> remove_directory(std::string_view path, Deadline deadline) override;
+  Result<void> list(std::string_view path, const std::function<bool(const PoolEntry&)>& visit,
+                    Deadline deadline) override;
+  Result<void> list_statuses(
+      std::string_view path,
+      const std::function<bool(const PoolEntry&, const PoolStatus&)>& visit,
+      Deadline deadline) override;
+  Result<void> touch(PoolFile& file, Deadline deadline) override;
+  Result<PoolSpace> space(Deadline deadline) override;
+
+ private:
+  struct KnownDirectory {
+    Handle handle;
+    std::chrono::steady_clock::time_point since;
+  };
+  struct Piece {
+    std::uint64_t at = 0;  // in the span
+    std::size_t size = 0;
+  };
+
+  // One request and its answer. `take` looks at the decoded answer and returns a Result.
+  template <class Res, class Args, class Request, class Take>
+  auto call(Request request, Args& args, Take take, Deadline deadline)
+      -> decltype(take(std::declval<const Res&>())) {
+    using Taken = decltype(take(std::declval<const Res&>()));
+    std::optional<Taken> taken;
+    TRY(connection_.send(
+        [&](rpc_context* rpc, void* call) {
+          return request(rpc, NfsConnection::answer_to, &args, call);
+        },
+        [&](const void* result) {
+          if (result != nullptr) taken.emplace(take(*static_cast<const Res*>(result)));
+        }));
+    TRY(connection_.run(deadline));
+    if (!taken) return fail(ENOTCONN, "pool: no answer");
+    return std::move(*taken);
+  }
+
+  Result<void> mount(const PoolUri& uri, const NfsUser& user, Deadline deadline);
+  Result<Handle> mount_export(NfsConnection& connection, std::string path, Deadline deadline);
+  Result<void> ask_sizes(Deadline deadline);
+  Result<PoolStatus> attributes(const Handle& handle, Deadline deadline);
+  Result<Found> look_up(const Handle& directory, std::string_view name, Deadline deadline);
+  Result<Found> find(std::string_view path, Deadline deadline);
+  Result<Handle> directory_at(std::string_view path, Deadline deadline);
+  Result<void> transfer(std::size_t size, std::size_t most,
+                        const std::function<Result<void>(Piece)>& start, Deadline deadline);
+  void forget_directories() { directories_.clear(); }
+
+  // `act` with the handle of the directory of `path` and the name in it; once more when a handle that was
+  // remembered proves stale.
+  template <class Act>
+  auto at(std::string_view path, Act act, Deadline deadline)
+      -> decltype(act(std::declval<const Handle&>(), std::declval<std::string&>())) {
+    TRY(check_pool_path(path));
+    if (path.empty()) return fail(EINVAL, "pool: the root has no name");
+    const auto [directory, name_view] = split_pool_path(path);
+    std::string name(name_view);
+    const bool remembered = directories_.find(std::string(directory)) != directories_.end();
+    auto acted = act(TRY(directory_at(directory, deadline)), name);
+    if (acted.ok() || acted.error().code != ESTALE || !remembered) return acted;
+    forget_directories();
+    return act(TRY(directory_at(directory, deadline)), name);
+  }
+
+  NfsConnection connection_;
+  Handle root_;
+  std::string below_export_;
+  std::size_t most_read_ = kMostAtOnce;
+  std::size_t most_written_ = kMostAtOnce;
+  std::unordered_map<std::string, KnownDirectory> directories_;
+  // Of the requests of transfer() that are under way.
+  std::deque<Piece> left_;
+  std::optional<Error> failure_;
+};
+
+// ---- getting there
+
+// The longest part of the path that is an export, from the whole path on: servers let a directory below an export
+// be mounted, or do not.
+Result<void> NfsSession::mount(const PoolUri& uri, const NfsUser& user, Deadline deadline) {
+  NfsConnection connection;
+  TRY(connection.connect(
+      uri.host, {.program = MOUNT_PROGRAM, .version = MOUNT_V3, .port = uri.mount_port}, user,
+      deadline));
+  std::string path = uri.path;
+  while (true) {
+    const Result<Handle> mounted = mount_export(connection, path, deadline);
+    if (mounted.ok()) {
+      root_ = *mounted;
+      below_export_ = uri.path.substr(std::min(uri.path.size(), path.size() + 1));
+      return {};
+    }
+    const int code = mounted.error().code;
+    const bool may_be_below = code == ENOENT || code == EACCES || code == ENOTDIR;
+    const std::size_t slash = path.rfind('/');
+    if (!may_be_below || path == "/" || slash == path.npos) return mounted.error();
+    path.resize(std::max<std::size_t>(slash, 1));
+    // The root of the server is an export of its own.
+    if (path == "/" && uri.path != "/") return mounted.error();
+  }
+}
+
+Result<Handle> NfsSession::mount_export(NfsConnection& connection, std::string path,
+                                        Deadline deadline) {
+  std::optional<Result<Handle>> mounted;
+  TRY(connection.send(
+      [&](rpc_context* rpc, void* call) {
+        return rpc_mount3_mnt_async(rpc, NfsConnection::answer_to, path.data(), call);
+      },
+      [&](const void* result) {
+        if (result == nullptr) return;
+        const auto& answer = *static_cast<const mountres3*>(result);
+        // RFC 1813, 5.1.5: these are numbered as their NFS counterparts.
+        if (answer.fhs_status != MNT3_OK) {
+          mounted.emplace(fail(errno_of(static_cast<nfsstat3>(answer.fhs_status)),
+                               "pool: the server does not let the export be mounted"));
+          return;
+        }
+        const auto& handle = answer.mountres3_u.mountinfo.fhandle;
+        nfs_fh3 same{};
+        same.data.data_len = handle.fhandle3_len;
+        same.data.data_val = handle.fhandle3_val;
+        mounted.emplace(handle_of(same));
+      }));
+  TRY(connection.run(deadline));
+  if (!mounted) return fail(ENOTCONN, "pool: no answer");
+  return *mounted;
+}
+
+Result<void> NfsSession::ask_sizes(Deadline deadline) {
+  FSINFO3args args{};
+  args.fsroot = raw(root_);
+  return call<FSINFO3res>(
+      rpc_nfs3_fsinfo_async, args,
+      [this](const FSINFO3res& answer) -> Result<void> {
+        TRY(check(answer.status, "pool: FSINFO"));
+        const FSINFO3resok& info = answer.FSINFO3res_u.resok;
+        most_read_ = std::clamp<std::size_t>(info.rtmax, kLeastAtOnce, kMostAtOnce);
+        most_written_ = std::clamp<std::size_t>(info.wtmax, kLeastAtOnce, kMostAtOnce);
+        return {};
+      },
+      deadline);
+}
+
+// ---- names
+
+Result<PoolStatus> NfsSession::attributes(const Handle& handle, Deadline deadline) {
+  GETATTR3args args{};
+  args.object = raw(handle);
+  return call<GETATTR3res>(
+      rpc_nfs3_getattr_async, args,
+      [](const GETATTR3res& answer) -> Result<PoolStatus> {
+        TRY(check(answer.status, "pool: GETATTR"));
+        return status_of(answer.GETATTR3res_u.resok.obj_attributes);
+      },
+      deadline);
+}
+
+Result<Found> NfsSession::look_up(const Handle& directory, std::string_view name,
+                                  Deadline deadline) {
+  std::string text(name);
+  LOOKUP3args args{};
+  args.what.dir = raw(directory);
+  args.what.name = text.data();
+  std::optional<PoolStatus> status;
+  Handle handle = TRY(call<LOOKUP3res>(
+      rpc_nfs3_lookup_async, args,
+      [&](const LOOKUP3res& answer) -> Result<Handle> {
+        TRY(check(answer.status, "pool: LOOKUP"));
+        status = status_of(answer.LOOKUP3res_u.resok.obj_attributes);
+        return handle_of(answer.LOOKUP3res_u.resok.object);
+      },
+      deadline));
+  if (!status) status = TRY(attributes(handle, deadline));
+  return Found{.handle = std::move(handle), .status = *status};
+}
+
+Result<Found> NfsSession::find(std::string_view path, Deadline deadline) {
+  if (path.empty()) return Found{.handle = root_, .status = TRY(attributes(root_, deadline))};
+  return at(
+      path,
+      [&](const Handle& directory, const std::string& name) {
+        return look_up(directory, name, deadline);
+      },
+      deadline);
+}
+
+Result<Handle> NfsSession::directory_at(std::string_view path, Deadline deadline) {
+  if (path.empty()) return root_;
+  const auto now = std::chrono::steady_clock::now();
+  if (const auto known = directories_.find(std::string(path));
+      known != directories_.end() && now - known->second.since < kDirectoryTrusted)
+    return known->second.handle;
+  const auto [above, name] = split_pool_path(path);
+  const Handle parent = TRY(directory_at(above, deadline));
+  Found found = TRY(look_up(parent, name, deadline));
+  if (found.status.kind != PoolKind::kDirectory) return fail(ENOTDIR, "pool: no directory");
+  if (directories_.size() >= kMostDirectories) forget_directories();
+  directories_[std::string(path)] = {.handle = found.handle, .since = now};
+  return std::move(found.handle);
+}
+
+// ---- bytes
+
+// Cuts `size` bytes into pieces of `most`, and has `start` put each on its way; what is to be done once more comes
+// back by `left_`.
+Result<void> NfsSession::transfer(std::size_t size, std::size_t most,
+                                  const std::function<Result<void>(Piece)>& start,
+                                  Deadline deadline) {
+  left_.clear();
+  failure_.reset();
+  std::size_t next = 0;
+  while (true) {
+    while (!failure_ && connection_.under_way() < kDepth && (!left_.empty() || next < size)) {
+      Piece piece;
+      if (!left_.empty()) {
+        piece = left_.front();
+        left_.pop_front();
+      } else {
+        piece = {.at = next, .size = std::min(most, size - next)};
+        next += piece.size;
+      }
+      if (const Result<void> started = start(piece); !started.ok()) failure_ = started.error();
+    }
+    if (connection_.under_way() == 0) break;
+    const std::size_t before = connection_.under_way();
+    TRY(connection_.run_until([&] { return connection_.under_way() < before; }, deadline));
+  }
+  if (failure_) return *failure_;
+  return {};
+}
+
+Result<std::size_t> NfsSession::read(PoolFile& file, std::uint64_t offset,
+                                     std::span<std::byte> out, Deadline deadline) {
+  std::size_t end = out.size();
+  const auto arrived = [&](Piece piece, const READ3res& answer) -> Result<void> {
+    TRY(check(answer.status, "pool: READ"));
+    const READ3resok& got = answer.READ3res_u.resok;
+    if (got.data.data_len != got.count || got.count > piece.size)
+      return fail(EBADMSG, "pool: the server read more than was asked for");
+    if (got.count > 0) std::memcpy(out.data() + piece.at, got.data.data_val, got.count);
+    const std::uint64_t until = piece.at + got.count;
+    if (got.count == piece.size) return {};
+    if (got.eof != 0) {
+      end = std::min<std::size_t>(end, until);
+    } else if (got.count == 0) {
+      return fail(EIO, "pool: the server reads nothing where there is something");
+    } else {
+      left_.push_back({.at = until, .size = piece.size - got.count});
+    }
+    return {};
+  };
+  TRY(transfer(
+      out.size(), most_read_,
+      [&](Piece piece) {
+        return connection_.send(
+            [&](rpc_context* rpc, void* call) {
+              READ3args args{};
+              args.file = raw(of(file).handle());
+              args.offset = offset + piece.at;
+              args.count = static_cast<count3>(piece.size);
+              return rpc_nfs3_read_async(rpc, NfsConnection::answer_to, &args, call);
+            },
+            [this, piece, &arrived](const void* result) {
+              if (result == nullptr) return;
+              const Result<void> taken = arrived(piece, *static_cast<const READ3res*>(result));
+              if (!taken.ok()) failure_ = taken.error();
+            });
+      },
+      deadline));
+  return end;
+}
+
+Result<void> NfsSession::write(PoolFile& file, std::uint64_t offset,
+                               std::span<const std::byte> bytes, PoolWrite when,
+                               Deadline deadline) {
+  const stable_how stable = when == PoolWrite::kNow ? FILE_SYNC : UNSTABLE;
+  const auto arrived = [&](Piece piece, const WRITE3res& answer) -> Result<void> {
+    TRY(check(answer.status, "pool: WRITE"));
+    const WRITE3resok& put = answer.WRITE3res_u.resok;
+    if (put.count > piece.size)
+      return fail(EBADMSG, "pool: the server wrote more than it was given");
+    if (put.count == 0) return fail(EIO, "pool: the server writes nothing");
+    if (when == PoolWrite::kNow && put.committed != FILE_SYNC)
+      return fail(EBADMSG, "pool: the server does not write to its disk when told to");
+    if (put.committed != FILE_SYNC) {
+      Verifier verifier;
+      std::copy_n(put.verf, verifier.size(), verifier.begin());
+      of(file).wrote(verifier);
+    }
+    if (put.count < piece.size)
+      left_.push_back({.at = piece.at + put.count, .size = piece.size - put.count});
+    return {};
+  };
+  return transfer(
+      bytes.size(), most_written_,
+      [&](Piece piece) {
+        return connection_.send(
+            [&](rpc_context* rpc, void* call) {
+              WRITE3args args{};
+              args.file = raw(of(file).handle());
+              args.offset = offset + piece.at;
+              args.count = static_cast<count3>(piece.size);
+              args.stable = stable;
+              args.data.data_len = static_cast<u_int>(piece.size);
+              args.data.data_val =
+                  const_cast<char*>(reinterpret_cast<const char*>(bytes.data() + piece.at));
+              return rpc_nfs3_write_async(rpc, NfsConnection::answer_to, &args, call);
+            },
+            [this, piece, &arrived](const void* result) {
+              if (result == nullptr) return;
+              const Result<void> taken = arrived(piece, *static_cast<const WRITE3res*>(result));
+              if (!taken.ok()) failure_ = taken.error();
+            });
+      },
+      deadline);
+}
+
+Result<void> NfsSession::commit(PoolFile& file, Deadline deadline) {
+  COMMIT3args args{};
+  args.file = raw(of(file).handle());
+  const Verifier verifier = TRY(call<COMMIT3res>(
+      rpc_nfs3_commit_async, args,
+      [](const COMMIT3res& answer) -> Result<Verifier> {
+        TRY(check(answer.status, "pool: COMMIT"));
+        Verifier copy;
+        std::copy_n(answer.COMMIT3res_u.resok.verf, copy.size(), copy.begin());
+        return copy;
+      },
+      deadline));
+  if (!of(file).is_whole(verifier))
+    return fail(EAGAIN, "pool: the server started anew, and may have lost what was written");
+  return {};
+}
+
+// ---- changes
+
+sattr3 with_mode(std::uint32_t mode) noexcept {
+  sattr3 attributes{};
+  attributes.mode.set_it = 1;
+  attributes.mode.set_mode3_u.mode = mode & 07777;
+  return attributes;
+}
+
+Result<PoolFilePtr> NfsSession::create(std::string_view path, std::uint32_t mode,
+                                       Deadline deadline) {
+  return at(
+      path,
+      [&](const Handle& directory, std::string& name) -> Result<PoolFilePtr> {
+        CREATE3args args{};
+        args.where.dir = raw(directory);
+        args.where.name = name.data();
+        args.how.mode = GUARDED;
+        args.how.createhow3_u.g_obj_attributes = with_mode(mode);
+        std::optional<PoolStatus> status;
+        Handle handle = TRY(call<CREATE3res>(
+            rpc_nfs3_create_async, args,
+            [&](const CREATE3res& answer) -> Result<Handle> {
+              TRY(check(answer.status, "pool: CREATE"));
+              const CREATE3resok& made = answer.CREATE3res_u.resok;
+              status = status_of(made.obj_attributes);
+              if (made.obj.handle_follows == 0) return Handle();
+              return handle_of(made.obj.post_op_fh3_u.handle);
+            },
+            deadline));
+        Found found;
+        if (handle.empty()) {
+          found = TRY(look_up(directory, name, deadline));
+        } else {
+          if (!status) status = TRY(attributes(handle, deadline));
+          found = {.handle = std::move(handle), .status = *status};
+        }
+        return PoolFilePtr(std::make_shared<NfsFile>(std::move(found.handle), found.status));
+      },
+      deadline);
+}
+
+Result<void> NfsSession::link(PoolFile& file, std::string_view to, Deadline deadline) {
+  return at(
+      to,
+      [&](const Handle& directory, std::string& name) {
+        LINK3args args{};
+        args.file = raw(of(file).handle());
+        args.link.dir = raw(directory);
+        args.link.name = name.data();
+        return call<LINK3res>(
+            rpc_nfs3_link_async, args,
+            [](const LINK3res& answer) { return check(answer.status, "pool: LINK"); },
+            deadline);
+      },
+      deadline);
+}
+
+Result<void> NfsSession::rename(std::string_view from, std::string_view to, Deadline deadline) {
+  return at(
+      from,
+      [&](const Handle& old_directory, std::string& old_name) {
+        return at(
+            to,
+            [&](const Handle& directory, std::string& name) {
+              RENAME3args args{};
+              args.from.dir = raw(old_directory);
+              args.from.name = old_name.data();
+              args.to.dir = raw(directory);
+              args.to.name = name.data();
+              return call<RENAME3res>(
+                  rpc_nfs3_rename_async, args,
+                  [](const RENAME3res& answer) { return check(answer.status, "pool: RENAME"); },
+                  deadline);
+            },
+            deadline);
+      },
+      deadline);
+}
+
+Result<void> NfsSession::remove(std::string_view path, Deadline deadline) {
+  return at(
+      path,
+      [&](const Handle& directory, std::string& name) {
+        REMOVE3args args{};
+        args.object.dir = raw(directory);
+        args.object.name = name.data();
+        return call<REMOVE3res>(
+            rpc_nfs3_remove_async, args,
+            [](const REMOVE3res& answer) { return check(answer.status, "pool: REMOVE"); },
+            deadline);
+      },
+      deadline);
+}
+
+Result<void> NfsSession::make_directory(std::string_view path, std::uint32_t mode,
+                                        Deadline deadline) {
+  return at(
+      path,
+      [&](const Handle& directory, std::string& name) {
+        MKDIR3args args{};
+        args.where.dir = raw(directory);
+        args.where.name = name.data();
+        args.attributes = with_mode(mode);
+        return call<MKDIR3res>(
+            rpc_nfs3_mkdir_async, args,
+            [](const MKDIR3res& answer) { return check(answer.status, "pool: MKDIR"); },
+            deadline);
+      },
+      deadline);
+}
+
+Result<void> NfsSession::remove_directory(std::string_view path, Deadline deadline) {
+  const Result<void> removed = at(
+      path,
+      [&](const Handle& directory, std::string& name) {
+        RMDIR3args args{};
+        args.object.dir = raw(directory);
+        args.object.name = name.data();
+        return call<RMDIR3res>(
+            rpc_nfs3_rmdir_async, args,
+            [](const RMDIR3res& answer) { return check(answer.status, "pool: RMDIR"); },
+            deadline);
+      },
+      deadline);
+  // A directory that is made anew has another handle.
+  if (removed.ok()) forget_directories();
+  return removed;
+}
+
+Result<void> NfsSession::list(std::string_view path,
+                              const std::function<bool(const PoolEntry&)>& visit,
+                              Deadline deadline) {
+  TRY(check_pool_path(path));
+  const Handle directory = TRY(directory_at(path, deadline));
+  READDIR3args args{};
+  args.dir = raw(directory);
+  args.count = kListedAtOnce;
+  bool go_on = true;
+  while (go_on) {
+    const cookie3 before = args.cookie;
+    go_on = TRY(call<READDIR3res>(
+        rpc_nfs3_readdir_async, args,
+        [&](const READDIR3res& answer) -> Result<bool> {
+          TRY(check(answer.status, "pool: READDIR"));
+          const READDIR3resok& listed = answer.READDIR3res_u.resok;
+          // libnfs does not align what it allocates for a list.
+          entry3 entry{};
+          for (const entry3* next = listed.reply.entries; next != nullptr;
+               next = entry.nextentry) {
+            std::memcpy(&entry, static_cast<const void*>(next), sizeof entry);
+            args.cookie = entry.cookie;
+            const std::string_view name = entry.name != nullptr ? entry.name : "";
+            if (name == "." || name == "..") continue;
+            if (!is_pool_name(name)) return fail(EBADMSG, "pool: a listed name is none");
+            if (!visit({.name = name, .fileid = entry.fileid})) return false;
+          }
+          std::copy_n(listed.cookieverf, NFS3_COOKIEVERFSIZE, args.cookieverf);
+          return listed.reply.eof == 0;
+        },
+        deadline));
+    if (go_on && args.cookie == before)
+      return fail(EBADMSG, "pool: the server's listing does not go on");
+  }
+  return {};
+}
+
+Result<void> NfsSession::list_statuses(
+    std::string_view path,
+    const std::function<bool(const PoolEntry&, const PoolStatus&)>& visit, Deadline deadline) {
+  TRY(check_pool_path(path));
+  const Handle directory = TRY(directory_at(path, deadline));
+  READDIRPLUS3args args{};
+  args.dir = raw(directory);
+  args.dircount = kListedAtOnce;
+  args.maxcount = kListedAtOnce;
+  struct Named {
+    std::string name;
+    std::uint64_t fileid = 0;
+    std::optional<PoolStatus> status;
+  };
+  bool go_on = true;
+  while (go_on) {
+    const cookie3 before = args.cookie;
+    std::vector<Named> page;
+    go_on = TRY(call<READDIRPLUS3res>(
+        rpc_nfs3_readdirplus_async, args,
+        [&](const READDIRPLUS3res& answer) -> Result<bool> {
+          TRY(check(answer.status, "pool: READDIRPLUS"));
+          const READDIRPLUS3resok& listed = answer.READDIRPLUS3res_u.resok;
+          entryplus3 entry{};
+          for (const entryplus3* next = listed.reply.entries; next != nullptr;
+               next = entry.nextentry) {
+            std::memcpy(&entry, static_cast<const void*>(next), sizeof entry);
+            args.cookie = entry.cookie;
+            const std::string_view name = entry.name != nullptr ? entry.name : "";
+            if (name == "." || name == "..") continue;
+            if (!is_pool_name(name)) return fail(EBADMSG, "pool: a listed name is none");
+            page.push_back({.name = std::string(name),
+                            .fileid = entry.fileid,
+                            .status = status_of(entry.name_attributes)});
+          }
+          std::copy_n(listed.cookieverf, NFS3_COOKIEVERFSIZE, args.cookieverf);
+          return listed.reply.eof == 0;
+        },
+        deadline));
+    for (Named& named : page) {
+      if (!named.status) {
+        // A server may leave them out, as that of a mount point below it.
+        const Result<Found> found = look_up(directory, named.name, deadline);
+        if (!found.ok() && (found.error().code == ENOENT || found.error().code == ESTALE))
+          continue;
+        if (!found.ok()) return found.error();
+        named.status = found->status;
+      }
+      if (!visit({.name = named.name, .fileid = named.fileid}, *named.status)) return {};
+    }
+    if (go_on && args.cookie == before)
+      return fail(EBADMSG, "pool: the server's listing does not go on");
+  }
+  return {};
+}
+
+Result<void> NfsSession::touch(PoolFile& file, Deadline deadline) {
+  SETATTR3args args{};
+  args.object = raw(of(file).handle());
+  args.new_attributes.atime.set_it = SET_TO_SERVER_TIME;
+  return call<SETATTR3res>(
+      rpc_nfs3_setattr_async, args,
+      [](const SETATTR3res& answer) { return check(answer.status, "pool: SETATTR"); },
+      deadline);
+}
+
+Result<PoolSpace> NfsSession::space(Deadline deadline) {
+  FSSTAT3args args{};
+  args.fsroot = raw(root_);
+  return call<FSSTAT3res>(
+      rpc_nfs3_fsstat_async, args,
+      [](const FSSTAT3res& answer) -> Result<PoolSpace> {
+        TRY(check(answer.status, "pool: FSSTAT"));
+        const FSSTAT3resok& space = answer.FSSTAT3res_u.resok;
+        return PoolSpace{.total = space.tbytes, .available = space.abytes};
+      },
+      deadline);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PoolSession>> open_nfs_session(const PoolUri& uri, Deadline deadline) {
+  auto session = std::make_unique<NfsSession>();
+  TRY(session->open(uri, deadline));
+  return std::unique_ptr<PoolSession>(std::move(session));
+}
+
+}  // namespace kvcachefs

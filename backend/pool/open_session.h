@@ -1,0 +1,15 @@
+// A session to a pool of either kind.
+#pragma once
+
+#include <memory>
+
+#include "backend/pool/pool_session.h"
+#include "backend/pool/pool_uri.h"
+
+namespace kvcachefs {
+
+// Errors: those of open_dir_session() and open_nfs_session().
+[[nodiscard]] Result<std::unique_ptr<PoolSession>> open_pool_session(const PoolUri& uri,
+                                                                     Deadline deadline);
+
+}  // namespace kvcachefs

@@ -1,0 +1,116 @@
+// What kvcachefs puts on a pool beside the users' files, below `.kvcachefs/`: FORMAT.md in this folder. Reading
+// takes whatever stands there and gives a value or an error; nothing here does I/O.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/base/clock.h"
+#include "backend/base/random.h"
+#include "backend/base/result.h"
+
+namespace kvcachefs {
+
+inline constexpr std::uint32_t kPoolFormat = 2;
+inline constexpr std::string_view kPoolService = ".kvcachefs";
+inline constexpr std::size_t kPoolTextLimit = 4096;  // bytes of a superblock or a heartbeat
+inline constexpr std::uint64_t kPoolChunk =
+    256 * 1024;  // bytes of a file that have one checksum
+
+// ---- what the pool is
+
+struct PoolSuperblock {
+  Uuid pool{};
+};
+[[nodiscard]] std::string encode_pool_superblock(const PoolSuperblock& superblock);
+// Errors: EBADMSG (not one of ours, or damaged), EPROTONOSUPPORT (of another format).
+[[nodiscard]] Result<PoolSuperblock> decode_pool_superblock(std::string_view text);
+
+// ---- who uses it
+
+// The time of a heartbeat is the mtime of its file.
+struct PoolNode {
+  Uuid node{};
+  Uuid incarnation{};                  // of this run of its daemon
+  std::chrono::milliseconds lease{0};  // the longest that it grants
+  std::uint64_t log = 0;               // the number of the change log that it appends to
+  // Of one that evicts: what the pool may hold, 0 for one that does not; what it holds below the tops that this node
+  // looks after; and among whom they were shared out then (pool_share()).
+  std::uint64_t size = 0;  // bytes
+  std::uint64_t used = 0;  // bytes
+  std::uint64_t share = 0;
+};
+[[nodiscard]] std::string encode_pool_node(const PoolNode& node);
+// Errors: as of the superblock.
+[[nodiscard]] Result<PoolNode> decode_pool_node(std::string_view text);
+
+// ---- what changed
+
+enum class PoolChange : std::uint8_t {
+  kPublished = 1,
+  kRemoved = 2,  // by a user: nobody has it any more
+  kEvicted = 3,  // for its room: a copy elsewhere is as good as before
+};
+
+struct PoolLogRecord {
+  PoolChange change = PoolChange::kPublished;
+  std::uint64_t path_hash = 0;  // pool_path_hash()
+  std::uint64_t fileid = 0;
+  std::uint64_t size = 0;      // bytes
+  std::uint64_t sequence = 0;  // of this node's records, from 1 on
+  bool operator==(const PoolLogRecord&) const = default;
+};
+inline constexpr std::size_t kPoolLogRecordBytes = 64;
+[[nodiscard]] std::string encode_pool_log_record(const PoolLogRecord& record);
+// Errors: EBADMSG (damaged, or not wholly written yet).
+[[nodiscard]] Result<PoolLogRecord> decode_pool_log_record(std::string_view bytes);
+
+// XXH64 of the path with seed 0.
+[[nodiscard]] std::uint64_t pool_path_hash(std::string_view path) noexcept;
+
+// ---- what a file has to be
+
+// Tells whose bytes it speaks of: a server gives the numbers of removed files to others.
+struct PoolSums {
+  std::uint64_t fileid = 0;
+  std::uint64_t path_hash = 0;
+  std::uint64_t size = 0;  // bytes
+  UnixNanos mtime = 0;     // of the server, after the last write
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::uint32_t mode = 0;  // permission bits
+  bool keep = false;       // it is not evicted
+  std::vector<std::uint32_t>
+      chunk_crc32c;  // of each kPoolChunk bytes, the last one's of what is left
+  bool operator==(const PoolSums&) const = default;
+};
+[[nodiscard]] std::string encode_pool_sums(const PoolSums& sums);
+// Errors: EBADMSG, EPROTONOSUPPORT.
+[[nodiscard]] Result<PoolSums> decode_pool_sums(std::string_view bytes);
+// Of a record, in bytes: of a file of a terabyte.
+inline constexpr std::size_t kMostPoolSums = (std::size_t{16} << 20) + 4096;
+// Of the record of a file of that size.
+[[nodiscard]] std::size_t pool_sums_bytes(std::uint64_t size) noexcept;
+
+// ---- where it stands, below the pool's directory
+
+[[nodiscard]] std::string pool_superblock_path();
+[[nodiscard]] std::string pool_node_path(const Uuid& node);
+[[nodiscard]] std::string pool_temporary_path(const Uuid& node, std::uint64_t number);
+[[nodiscard]] std::string pool_log_path(const Uuid& node, std::uint64_t log);
+// The number of one of this node's. nullopt: it is none.
+[[nodiscard]] std::optional<std::uint64_t> parse_pool_log_name(std::string_view name,
+                                                               const Uuid& node);
+[[nodiscard]] std::string pool_sums_path(std::uint64_t fileid);
+// `now`: by the server's clock.
+[[nodiscard]] std::string pool_trash_path(UnixNanos now, const Uuid& node,
+                                          std::uint64_t number);
+// When it was put there, in seconds since 1970, from its name. nullopt: it is no name of ours.
+[[nodiscard]] std::optional<std::uint64_t> parse_pool_trash_name(
+    std::string_view name) noexcept;
+
+}  // namespace kvcachefs

@@ -1,0 +1,220 @@
+#include "backend/pool/pool_members.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "backend/pool/pool_path.h"
+#include "backend/pool/pool_transfer.h"
+
+namespace kvcachefs {
+namespace {
+
+constexpr std::uint32_t kServiceMode = 0644;
+// Records of a log that are read at once.
+constexpr std::size_t kReadAtOnce = 64 * 1024;
+constexpr std::size_t kMostMembers = 4096;
+static_assert(kReadAtOnce % kPoolLogRecordBytes == 0);
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+Result<std::string> read_text(PoolSession& session, PoolFile& file, Deadline deadline) {
+  std::string text(kPoolTextLimit, '\0');
+  text.resize(TRY(session.read(file, 0, std::as_writable_bytes(std::span(text)), deadline)));
+  return text;
+}
+
+Result<PoolSuperblock> read_superblock(PoolSession& session, Deadline deadline) {
+  const PoolFilePtr file = TRY(session.open(pool_superblock_path(), deadline));
+  const std::string text = TRY(read_text(session, *file, deadline));
+  return decode_pool_superblock(text);
+}
+
+// The file alone is missing or unusable, the pool is not.
+bool is_of_file(const Error& error) noexcept {
+  return error.code == ENOENT || error.code == ENOTDIR || error.code == EISDIR ||
+         error.code == ESTALE || error.code == EACCES;
+}
+
+std::string service(std::string_view name) {
+  return std::string(kPoolService) + "/" + std::string(name);
+}
+
+}  // namespace
+
+Result<PoolSuperblock> join_pool(PoolSession& session, const Uuid& node, Deadline deadline) {
+  const Result<PoolSuperblock> standing = read_superblock(session, deadline);
+  if (standing.ok() || standing.error().code != ENOENT) return standing;
+  for (const char* name : {"nodes", "log", "sums", "trash"})
+    TRY(make_directories(session, service(name), deadline));
+  const std::string temporary = pool_temporary_path(node, 0);
+  TRY(make_directories(session, split_pool_path(temporary).first, deadline));
+  const PoolSuperblock superblock{.pool = random_uuid()};
+  const PoolFilePtr file =
+      TRY(write_anew(session, temporary, encode_pool_superblock(superblock), deadline));
+  const Result<void> linked = session.link(*file, pool_superblock_path(), deadline);
+  static_cast<void>(session.remove(temporary, deadline).ok());
+  if (linked.ok()) return superblock;
+  if (linked.error().code != EEXIST) return linked.error();
+  return read_superblock(session, deadline);
+}
+
+Result<PoolSuperblock> read_pool(PoolSession& session, Deadline deadline) {
+  return read_superblock(session, deadline);
+}
+
+Result<void> check_pool(PoolSession& session, const Uuid& pool, Deadline deadline) {
+  const Result<PoolSuperblock> standing = read_superblock(session, deadline);
+  if (standing.ok() && standing->pool == pool) return {};
+  if (standing.ok())
+    return fail(ENOTCONN, "pool: another pool stands there than the one that was joined");
+  if (is_of_file(standing.error()))
+    return fail(ENOTCONN, "pool: there is none where it was: is it mounted?");
+  return standing.error();
+}
+
+Result<UnixNanos> beat(PoolSession& session, const PoolNode& node, Deadline deadline) {
+  const std::string path = pool_node_path(node.node);
+  const std::string temporary = path + ".new";
+  const PoolFilePtr file =
+      TRY(write_anew(session, temporary, encode_pool_node(node), deadline));
+  TRY(session.rename(temporary, path, deadline));
+  return TRY(session.status(*file, deadline)).mtime;
+}
+
+Result<std::vector<PoolMember>> list_members(PoolSession& session, Deadline deadline) {
+  std::vector<Uuid> nodes;
+  TRY(session.list(
+      service("nodes"),
+      [&](const PoolEntry& entry) {
+        if (const std::optional<Uuid> node = parse_uuid(entry.name)) nodes.push_back(*node);
+        return nodes.size() < kMostMembers;
+      },
+      deadline));
+  std::vector<PoolMember> members;
+  for (const Uuid& node : nodes) {
+    const Result<PoolFilePtr> file = session.open(pool_node_path(node), deadline);
+    if (!file.ok() && is_of_file(file.error())) continue;
+    if (!file.ok()) return file.error();
+    const Result<std::string> text = read_text(session, **file, deadline);
+    if (!text.ok() && is_of_file(text.error())) continue;
+    if (!text.ok()) return text.error();
+    const Result<PoolNode> told = decode_pool_node(*text);
+    if (told.ok() && told->node == node)
+      members.push_back({.node = *told, .beaten = (*file)->status().mtime});
+  }
+  return members;
+}
+
+// ---- change logs
+
+Result<std::uint64_t> next_pool_log(PoolSession& session, const Uuid& node, Deadline deadline) {
+  std::uint64_t next = 1;
+  TRY(session.list(
+      service("log"),
+      [&](const PoolEntry& entry) {
+        const std::optional<std::uint64_t> log = parse_pool_log_name(entry.name, node);
+        if (log && *log < UINT64_MAX) next = std::max(next, *log + 1);
+        return true;
+      },
+      deadline));
+  return next;
+}
+
+Result<void> PoolLogWriter::append(PoolSession& session, std::vector<PoolLogRecord> records,
+                                   Deadline deadline) {
+  std::string bytes;
+  for (PoolLogRecord& record : records) {
+    record.sequence = ++sequence_;
+    bytes += encode_pool_log_record(record);
+  }
+  if (bytes_ + bytes.size() > kMostBytes) give_up_log();
+  if (file_ == nullptr) {
+    Result<PoolFilePtr> file =
+        session.create(pool_log_path(node_, log_), kServiceMode, deadline);
+    if (!file.ok()) {
+      give_up_log();
+      return file.error();
+    }
+    file_ = std::move(file).value();
+  }
+  const Result<void> written =
+      session.write(*file_, bytes_, bytes_of(bytes), PoolWrite::kNow, deadline);
+  bytes_ += bytes.size();
+  // What of it is there nobody knows: readers find a gap in the next log.
+  if (!written.ok()) give_up_log();
+  return written;
+}
+
+void PoolLogWriter::give_up_log() {
+  file_.reset();
+  bytes_ = 0;
+  ++log_;
+}
+
+Result<bool> PoolLogReader::read(PoolSession& session, std::uint64_t log,
+                                 const std::function<void(const PoolLogRecord&)>& visit,
+                                 Deadline deadline) {
+  if (!began_ || log < log_) {
+    const bool missed = began_;
+    const Result<PoolStatus> status = session.status(pool_log_path(node_, log), deadline);
+    if (!status.ok() && !is_of_file(status.error())) return status.error();
+    log_ = log;
+    at_ = status.ok() ? status->size / kPoolLogRecordBytes * kPoolLogRecordBytes : 0;
+    sequence_ = 0;
+    file_.reset();
+    began_ = true;
+    return !missed;
+  }
+  bool whole = true;
+  while (true) {
+    whole = TRY(read_log(session, visit, deadline)) && whole;
+    if (log_ >= log) return whole;
+    ++log_;
+    at_ = 0;
+    file_.reset();
+  }
+}
+
+Result<bool> PoolLogReader::read_log(PoolSession& session,
+                                     const std::function<void(const PoolLogRecord&)>& visit,
+                                     Deadline deadline) {
+  if (file_ == nullptr) {
+    Result<PoolFilePtr> file = session.open(pool_log_path(node_, log_), deadline);
+    if (!file.ok() && is_of_file(file.error())) return true;  // nothing was appended yet
+    if (!file.ok()) return file.error();
+    file_ = std::move(file).value();
+  }
+  bool whole = true;
+  std::string bytes(kReadAtOnce, '\0');
+  while (true) {
+    const Result<std::size_t> got =
+        session.read(*file_, at_, std::as_writable_bytes(std::span(bytes)), deadline);
+    if (!got.ok() && is_of_file(got.error())) {
+      file_.reset();
+      return false;
+    }
+    if (!got.ok()) return got.error();
+    for (std::size_t at = 0; at + kPoolLogRecordBytes <= *got; at += kPoolLogRecordBytes) {
+      const Result<PoolLogRecord> record =
+          decode_pool_log_record(std::string_view(bytes).substr(at, kPoolLogRecordBytes));
+      // It is being written, or it is damaged: what comes after it tells.
+      if (!record.ok()) {
+        if (at + kPoolLogRecordBytes >= *got) return whole;
+        whole = false;
+      } else {
+        if (sequence_ != 0 && record->sequence != sequence_ + 1) whole = false;
+        sequence_ = record->sequence;
+        visit(*record);
+      }
+      at_ += kPoolLogRecordBytes;
+    }
+    if (*got < bytes.size()) return whole;
+  }
+}
+
+}  // namespace kvcachefs

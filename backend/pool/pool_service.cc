@@ -1,0 +1,385 @@
+#include "backend/pool/pool_service.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/base/clock.h"
+#include "backend/base/log.h"
+#include "backend/pool/pool_sweep.h"
+
+namespace kvcachefs {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kCallDeadline{2};
+constexpr std::chrono::seconds kSweepEvery{10};
+constexpr std::size_t kMostSwept = 256;  // files in one round
+constexpr std::size_t kMostTold = 1024;  // records of one append
+
+// What waiting does not mend.
+bool is_refusal(int code) noexcept {
+  return code == EPROTONOSUPPORT || code == EBADMSG || code == EOPNOTSUPP;
+}
+
+std::int64_t nanos(std::chrono::nanoseconds time) noexcept { return time.count(); }
+
+}  // namespace
+
+PoolService::PoolService(PoolClient::Open open, Options options)
+    : options_(options),
+      identity_(std::make_shared<Identity>()),
+      client_("kv-pool", checked(std::move(open), identity_)) {
+  const std::lock_guard lock(identity_->mutex);
+  identity_->pool = options_.pool;
+}
+
+PoolClient::Open PoolService::checked(PoolClient::Open open,
+                                      std::shared_ptr<Identity> identity) {
+  return [open = std::move(open), identity = std::move(identity)](
+             Deadline deadline) -> Result<std::unique_ptr<PoolSession>> {
+    std::unique_ptr<PoolSession> session = TRY(open(deadline));
+    std::optional<Uuid> pool;
+    {
+      const std::lock_guard lock(identity->mutex);
+      pool = identity->pool;
+    }
+    if (pool) TRY(check_pool(*session, *pool, deadline));
+    return session;
+  };
+}
+
+PoolService::~PoolService() { stop(); }
+
+void PoolService::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void PoolService::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+// ---- what others ask
+
+std::chrono::nanoseconds PoolService::miss_time() const {
+  const std::lock_guard lock(mutex_);
+  const bool followed = monotonic_now() - followed_ns_ < nanos(kMissUnfollowed);
+  return followed ? kMissFollowed : kMissUnfollowed;
+}
+
+void PoolService::tell(const PoolLogRecord& record) {
+  misses_.forget(record.path_hash);
+  if (record.change == PoolChange::kPublished) grown_.fetch_add(record.size);
+  const std::lock_guard lock(mutex_);
+  if (untold_.size() >= kMostUntold) {
+    ++report_.untold;
+    return;
+  }
+  untold_.push_back(record);
+  if (untold_.size() == 1) changed_.notify_all();
+}
+
+UnixNanos PoolService::server_now() const {
+  const std::lock_guard lock(mutex_);
+  return heard_ ? monotonic_now() + server_ahead_ns_ : 0;
+}
+
+std::vector<Uuid> PoolService::living() const {
+  const std::lock_guard lock(mutex_);
+  return living_;
+}
+
+PoolService::Evictors PoolService::evictors() const {
+  const std::lock_guard lock(mutex_);
+  Evictors out;
+  if (living_.empty() || options_.size == 0) return out;
+  out.nodes.push_back(options_.node);
+  out.all_agree = true;
+  std::vector<const PoolNode*> others;
+  for (const PoolMember& member : members_) {
+    const PoolNode& node = member.node;
+    const bool lives = std::find(living_.begin(), living_.end(), node.node) != living_.end();
+    if (node.node == options_.node || node.size == 0 || !lives) continue;
+    out.nodes.push_back(node.node);
+    others.push_back(&node);
+  }
+  const std::uint64_t share = pool_share(out.nodes);
+  for (const PoolNode* node : others) {
+    if (node->share == share) out.used_by_others += node->used;
+    out.all_agree = out.all_agree && node->share == share;
+  }
+  return out;
+}
+
+void PoolService::set_used(std::uint64_t bytes, std::uint64_t share) {
+  const std::lock_guard lock(mutex_);
+  used_ = bytes;
+  share_ = share;
+}
+
+PoolServiceReport PoolService::report() const {
+  const std::lock_guard lock(mutex_);
+  PoolServiceReport report = report_;
+  report.living = living_.size();
+  report.waiting = untold_.size();
+  return report;
+}
+
+// ---- the thread
+
+template <class T>
+Result<T> PoolService::call(std::function<Result<T>(PoolSession&, Deadline)> work) {
+  return client_.call<T>(PoolClass::kBackground, Clock::now() + kCallDeadline, std::move(work));
+}
+
+void PoolService::run() {
+  pthread_setname_np(pthread_self(), "kv-pool-beat");
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    lock.unlock();
+    if (log_ == nullptr) join();
+    if (log_ != nullptr) {
+      append();
+      if (Clock::now() - beaten_ >= kBeatEvery) beat();
+      follow();
+      if (Clock::now() - swept_ >= kSweepEvery) sweep();
+    }
+    lock.lock();
+    changed_.wait_for(lock, kFollowEvery,
+                      [this] { return stopping_ || (log_ != nullptr && !untold_.empty()); });
+  }
+}
+
+void PoolService::join() {
+  if (!client_.health().up) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (report_.refused.code != 0) return;
+  }
+  const Uuid node = options_.node;
+  const Result<PoolSuperblock> joined =
+      call<PoolSuperblock>([node](PoolSession& session, Deadline deadline) {
+        return join_pool(session, node, deadline);
+      });
+  if (!joined.ok()) {
+    if (!is_refusal(joined.error().code)) {
+      cannot_join(joined.error());
+      return;
+    }
+    log_error("pool is not used: step=\"{}\" errno={}", joined.error().what,
+              joined.error().code);
+    const std::lock_guard lock(mutex_);
+    report_.refused = joined.error();
+    return;
+  }
+  const Result<std::uint64_t> log = call<std::uint64_t>(
+      [node](PoolSession& session, Deadline deadline) -> Result<std::uint64_t> {
+        // Those of the last run: nobody goes on with them.
+        static_cast<void>(TRY(sweep_temporaries(session, node, kMostSwept, deadline)));
+        return next_pool_log(session, node, deadline);
+      });
+  if (!log.ok()) {
+    cannot_join(log.error());
+    return;
+  }
+  log_ = std::make_unique<PoolLogWriter>(node, *log);
+  log_info("pool joined uuid={}", format_uuid(joined->pool));
+  {
+    const std::lock_guard lock(identity_->mutex);
+    identity_->pool = joined->pool;
+  }
+  if (on_joined && options_.pool != joined->pool) on_joined(joined->pool);
+  joined_.store(true);
+  const std::lock_guard lock(mutex_);
+  report_.joined = true;
+  report_.joining = {0, ""};
+  report_.pool = joined->pool;
+}
+
+// It is tried again; said once of each cause.
+void PoolService::cannot_join(Error error) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (report_.joining.code == error.code) return;
+    report_.joining = error;
+  }
+  log_warn("pool not joined yet step=\"{}\" errno={}", error.what, error.code);
+}
+
+void PoolService::append() {
+  std::vector<PoolLogRecord> records;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto end =
+        untold_.begin() + static_cast<std::ptrdiff_t>(std::min(untold_.size(), kMostTold));
+    records.assign(untold_.begin(), end);
+  }
+  if (records.empty()) return;
+  // The thread of a call that hangs may outlive this one: it has a writer of its own.
+  auto writer = std::make_shared<PoolLogWriter>(*log_);
+  const Result<void> told =
+      call<void>([writer, records](PoolSession& session, Deadline deadline) {
+        return writer->append(session, records, deadline);
+      });
+  if (told.ok()) {
+    *log_ = *writer;
+    const std::lock_guard lock(mutex_);
+    untold_.erase(untold_.begin(),
+                  untold_.begin() + static_cast<std::ptrdiff_t>(records.size()));
+  } else {
+    // What has come of it is not known: others find a gap, and forget.
+    log_->give_up_log();
+  }
+}
+
+void PoolService::beat() {
+  PoolNode node{.node = options_.node,
+                .incarnation = incarnation_,
+                .lease = options_.lease,
+                .log = log_->log(),
+                .size = options_.size};
+  {
+    const std::lock_guard lock(mutex_);
+    node.used = used_;
+    node.share = share_;
+  }
+  const Result<UnixNanos> beaten =
+      call<UnixNanos>([node](PoolSession& session, Deadline deadline) {
+        return kvcachefs::beat(session, node, deadline);
+      });
+  if (!beaten.ok()) return;
+  beaten_ = Clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    server_ahead_ns_ = *beaten - monotonic_now();
+    heard_ = true;
+  }
+  const Result<std::vector<PoolMember>> members = call<std::vector<PoolMember>>(
+      [](PoolSession& session, Deadline deadline) { return list_members(session, deadline); });
+  if (members.ok()) meet(*members);
+}
+
+void PoolService::meet(const std::vector<PoolMember>& members) {
+  const UnixNanos now = server_now();
+  std::vector<Uuid> living = {options_.node};
+  bool is_new = false;
+  std::map<Uuid, Peer> peers;
+  for (const PoolMember& member : members) {
+    const Uuid& node = member.node.node;
+    if (node == options_.node || now - member.beaten >= nanos(options_.dead_after)) continue;
+    living.push_back(node);
+    const auto known = peers_.find(node);
+    const bool is_known =
+        known != peers_.end() && known->second.told.incarnation == member.node.incarnation;
+    if (is_known) {
+      known->second.told = member.node;
+      peers.insert(peers_.extract(known));
+    } else {
+      // It may have published before anybody followed it.
+      is_new = true;
+      peers.emplace(node, Peer{.told = member.node, .reader = PoolLogReader(node)});
+    }
+  }
+  peers_ = std::move(peers);
+  {
+    const std::lock_guard lock(mutex_);
+    living_ = std::move(living);
+    members_ = members;
+  }
+  if (!is_new) return;
+  follow();  // from here on
+  missed_something();
+}
+
+void PoolService::follow() {
+  bool all = beaten_ != Clock::time_point{} && Clock::now() - beaten_ < 2 * kBeatEvery;
+  bool whole = true;
+  for (auto& [node, peer] : peers_) {
+    struct Followed {
+      PoolLogReader reader;
+      std::vector<PoolLogRecord> records;
+      bool whole = true;
+    };
+    const Result<Followed> followed =
+        call<Followed>([reader = peer.reader, log = peer.told.log](
+                           PoolSession& session, Deadline deadline) -> Result<Followed> {
+          Followed out{.reader = reader, .records = {}, .whole = true};
+          out.whole = TRY(out.reader.read(
+              session, log, [&](const PoolLogRecord& record) { out.records.push_back(record); },
+              deadline));
+          return out;
+        });
+    if (!followed.ok()) {
+      all = false;
+      continue;
+    }
+    peer.reader = followed->reader;
+    whole = whole && followed->whole;
+    for (const PoolLogRecord& record : followed->records) {
+      misses_.forget(record.path_hash);
+      if (record.change == PoolChange::kPublished) grown_.fetch_add(record.size);
+      if (on_change) on_change(record);
+    }
+  }
+  if (!whole) missed_something();
+  if (!all) return;
+  const std::lock_guard lock(mutex_);
+  followed_ns_ = monotonic_now();
+}
+
+void PoolService::missed_something() {
+  misses_.forget_all();
+  if (on_gap) on_gap();
+}
+
+void PoolService::sweep() {
+  swept_ = Clock::now();
+  const UnixNanos now = server_now();
+  std::vector<Uuid> living;
+  std::vector<PoolMember> members;
+  {
+    const std::lock_guard lock(mutex_);
+    living = living_;
+    members = members_;
+  }
+  if (living.empty() || now == 0) return;
+  std::chrono::nanoseconds longest = options_.lease;
+  std::vector<Uuid> forgotten;
+  for (const PoolMember& member : members) {
+    if (now - member.beaten < nanos(kForgottenAfter)) {
+      longest = std::max<std::chrono::nanoseconds>(longest, member.node.lease);
+    } else if (owner_of(format_uuid(member.node.node), living) == options_.node) {
+      forgotten.push_back(member.node.node);
+    }
+  }
+  const Uuid own = options_.node;
+  const std::uint64_t log = log_->log();
+  const bool is_mine = owner_of(kPoolService, living) == options_.node;
+  const Result<bool> swept =
+      call<bool>([=](PoolSession& session, Deadline deadline) -> Result<bool> {
+        bool all = true;
+        if (is_mine)
+          all = TRY(sweep_trash(session, now - 2 * nanos(longest), kMostSwept, deadline)).all;
+        // Somebody may still be reading the last one.
+        TRY(sweep_logs(session, own, log - 1, deadline));
+        for (const Uuid& node : forgotten) {
+          TRY(sweep_logs(session, node, UINT64_MAX, deadline));
+          const Swept left = TRY(sweep_temporaries(session, node, kMostSwept, deadline));
+          if (left.all) TRY(session.remove(pool_node_path(node), deadline));
+        }
+        return all;
+      });
+  // Files that are evicted faster than that would fill the trash.
+  if (swept.ok() && !*swept) swept_ = {};
+  if (!swept.ok())
+    log_debug("pool sweep failed step=\"{}\" errno={}", swept.error().what, swept.error().code);
+}
+
+}  // namespace kvcachefs

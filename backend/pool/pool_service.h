@@ -1,0 +1,156 @@
+// One node's membership in a pool: joins it as soon as it is there, says that it lives, tells others what it published
+// and removed, follows what they tell, and cleans up. A pool that is away costs nothing but that.
+//
+// One thread does it; any thread may call any method, but start() and the destructor. All times of others are by the
+// server's clock.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backend/pool/pool_client.h"
+#include "backend/pool/pool_format.h"
+#include "backend/pool/pool_members.h"
+#include "backend/pool/pool_misses.h"
+
+namespace kvcachefs {
+
+struct PoolServiceReport {
+  bool joined = false;
+  Error refused{0, ""};     // why it will not be used at all; code 0: nothing speaks against it
+  Error joining{0, ""};     // of the last try, while it has not joined; code 0: there was none
+  Uuid pool{};              // when joined
+  std::size_t living = 0;   // nodes, this one included
+  std::size_t waiting = 0;  // changes that others have not been told of
+  std::uint64_t untold = 0;  // changes that they will not be told of
+};
+
+class PoolService {
+ public:
+  struct Options {
+    Uuid node{};
+    std::chrono::milliseconds lease{60'000};
+    // A node that has said nothing for so long is dead: its logs are not followed, others evict in its place.
+    std::chrono::milliseconds dead_after{15'000};
+    // The pool that was joined before: no other one is used in its place, and none is made. nullopt: none was.
+    std::optional<Uuid> pool{};
+    // What the pool may hold, in bytes; 0: this node evicts nothing there.
+    std::uint64_t size = 0;
+  };
+  // Who evicts, this node included, and what the others hold.
+  struct Evictors {
+    std::vector<Uuid> nodes;
+    std::uint64_t used_by_others = 0;  // bytes, of those that share as this node does
+    bool all_agree = false;            // all have said what they hold, of this sharing
+  };
+  // How soon others hear of a change, and how often one says that one lives.
+  static constexpr std::chrono::milliseconds kFollowEvery{200};
+  static constexpr std::chrono::milliseconds kBeatEvery{2000};
+  static constexpr std::chrono::hours kForgottenAfter{1};
+  // How long a miss may be remembered: while all living nodes are followed, and else.
+  static constexpr std::chrono::seconds kMissFollowed{60};
+  static constexpr std::chrono::seconds kMissUnfollowed{2};
+  static constexpr std::size_t kMostUntold = 65'536;
+
+  PoolService(PoolClient::Open open, Options options);
+  ~PoolService();
+  PoolService(const PoolService&) = delete;
+  PoolService& operator=(const PoolService&) = delete;
+
+  // Set before start(), called by its thread: it has joined this pool, for the first time; another node published or
+  // removed something; something may have been missed, and what is remembered of the pool does not hold.
+  std::function<void(const Uuid& pool)> on_joined;
+  std::function<void(const PoolLogRecord&)> on_change;
+  std::function<void()> on_gap;
+  void start();
+  // Nothing is called any more when it returns. The client goes on.
+  void stop();
+
+  PoolClient& client() noexcept { return client_; }
+  // It has joined, and the pool answers.
+  [[nodiscard]] bool is_usable() const noexcept {
+    return joined_.load(std::memory_order_relaxed) && client_.is_up();
+  }
+  [[nodiscard]] const Uuid& node() const noexcept { return options_.node; }
+  PoolMisses& misses() noexcept { return misses_; }
+  [[nodiscard]] std::chrono::nanoseconds miss_time() const;
+  // Tells the others.
+  void tell(const PoolLogRecord& record);
+  // By the server's clock; 0: it was never heard.
+  [[nodiscard]] UnixNanos server_now() const;
+  // The living nodes, this one included; empty until it has joined.
+  [[nodiscard]] std::vector<Uuid> living() const;
+  // Of the living nodes. Empty until it is known who lives.
+  [[nodiscard]] Evictors evictors() const;
+  // For the next heartbeats: what this node found below its tops, when they were shared out so.
+  void set_used(std::uint64_t bytes, std::uint64_t share);
+  // Bytes that were published since the start, by this node and by those that were followed.
+  [[nodiscard]] std::uint64_t grown() const noexcept { return grown_.load(); }
+  [[nodiscard]] PoolServiceReport report() const;
+
+ private:
+  struct Peer {
+    PoolNode told;
+    PoolLogReader reader;
+  };
+
+  void run();
+  void join();
+  void cannot_join(Error error);
+  void append();
+  void beat();
+  void meet(const std::vector<PoolMember>& members);
+  void follow();
+  void sweep();
+  void missed_something();
+  template <class T>
+  Result<T> call(std::function<Result<T>(PoolSession&, Deadline)> work);
+
+  const Options options_;
+  // What sessions have to lead to; threads that are stuck outlive this.
+  struct Identity {
+    std::mutex mutex;
+    std::optional<Uuid> pool;  // under mutex
+  };
+  static PoolClient::Open checked(PoolClient::Open open, std::shared_ptr<Identity> identity);
+
+  const Uuid incarnation_ = random_uuid();
+  const std::shared_ptr<Identity> identity_;
+  PoolClient client_;
+  PoolMisses misses_;
+
+  // Of the thread.
+  std::unique_ptr<PoolLogWriter> log_;
+  std::map<Uuid, Peer> peers_;
+  std::chrono::steady_clock::time_point beaten_{};
+  std::chrono::steady_clock::time_point swept_{};
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<PoolLogRecord> untold_;
+  PoolServiceReport report_;
+  std::vector<Uuid> living_;
+  std::vector<PoolMember> members_;
+  std::int64_t followed_ns_ = 0;      // monotonic: all living nodes were followed until then
+  std::int64_t server_ahead_ns_ = 0;  // of the monotonic clock
+  bool heard_ = false;
+  std::uint64_t used_ = 0;  // of set_used(), as the next
+  std::uint64_t share_ = 0;
+  std::atomic<std::uint64_t> grown_{0};
+  std::atomic<bool> joined_{false};
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace kvcachefs

@@ -1,0 +1,54 @@
+// What goes from a pool: evicted files, by way of the trash, and what dead nodes have left.
+//
+// A file that is evicted is renamed into the trash first, where open readers on other nodes keep their bytes (removing
+// or replacing it would cost them the file), and removed when the longest lease is over.
+//
+// Calls block, with a session of the calling thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/base/random.h"
+#include "backend/pool/pool_format.h"
+#include "backend/pool/pool_session.h"
+
+namespace kvcachefs {
+
+// Puts the file at `path` into the trash if it has this number still. `now`: by the server's clock; `number`: not used
+// by this node in that second. Errors: ENOENT, ESTALE (another file stands there by now: it stays), and those of any
+// call.
+[[nodiscard]] Result<void> put_into_trash(PoolSession& session, std::string_view path,
+                                          std::uint64_t fileid, UnixNanos now, const Uuid& node,
+                                          std::uint64_t number, Deadline deadline);
+
+struct Swept {
+  std::uint64_t files = 0;
+  bool all = true;  // false: there is more, for the next call
+};
+
+// Removes at most `most` files that were put into the trash before `before` (server's clock), with their checksums.
+[[nodiscard]] Result<Swept> sweep_trash(PoolSession& session, UnixNanos before,
+                                        std::size_t most, Deadline deadline);
+
+// Removes at most `most` unfinished files of a node: of the own one at a start, of another when it is dead.
+[[nodiscard]] Result<Swept> sweep_temporaries(PoolSession& session, const Uuid& node,
+                                              std::size_t most, Deadline deadline);
+
+// Removes a node's change logs with numbers below `below`.
+[[nodiscard]] Result<void> sweep_logs(PoolSession& session, const Uuid& node,
+                                      std::uint64_t below, Deadline deadline);
+
+// Names the sharing out among these nodes, in whatever order.
+[[nodiscard]] std::uint64_t pool_share(std::vector<Uuid> nodes);
+
+// Of the living nodes the one that evicts below a directory at the top of the pool: all come to the same, and a node
+// that comes or goes moves only what is its own (rendezvous hashing, Thaler and Ravishankar 1996). Precondition: there
+// is one.
+[[nodiscard]] const Uuid& owner_of(std::string_view top,
+                                   const std::vector<Uuid>& living) noexcept;
+
+}  // namespace kvcachefs

@@ -1,0 +1,77 @@
+#include "backend/pool/pool_tally.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "backend/pool/pool_format.h"
+
+namespace kvcachefs {
+namespace {
+
+constexpr std::int64_t kSameUse = 60 * kNanosPerSecond;
+
+}  // namespace
+
+bool PoolColdFile::operator<(const PoolColdFile& other) const noexcept {
+  return std::make_tuple(used / kSameUse, -written, std::string_view(path)) <
+         std::make_tuple(other.used / kSameUse, -other.written, std::string_view(other.path));
+}
+
+void PoolTally::add(PoolColdFile file) {
+  bytes_ += file.size;
+  ++files_;
+  if (stay_ != nullptr && stay_->count(file.fileid) > 0) return;
+  const bool is_full = cold_bytes_ >= wanted_ || coldest_.size() >= kMostCold;
+  if (is_full && (coldest_.empty() || *coldest_.rbegin() < file)) return;
+  cold_bytes_ += file.size;
+  coldest_.insert(std::move(file));
+  while (coldest_.size() > 1) {
+    const auto warmest = std::prev(coldest_.end());
+    if (cold_bytes_ - warmest->size < wanted_ && coldest_.size() <= kMostCold) break;
+    cold_bytes_ -= warmest->size;
+    coldest_.erase(warmest);
+  }
+}
+
+Result<std::vector<std::string>> tally_directory(
+    PoolSession& session, const std::string& path,
+    const std::function<bool(std::string_view top)>& is_mine, PoolTally& tally,
+    Deadline deadline) {
+  std::vector<std::string> below;
+  const bool may_go_deeper =
+      static_cast<std::size_t>(std::count(path.begin(), path.end(), '/')) + 1 <
+      PoolTally::kMostDepth;
+  const Result<void> listed = session.list_statuses(
+      path,
+      [&](const PoolEntry& entry, const PoolStatus& status) {
+        if (path.empty() && (entry.name == kPoolService || !is_mine(entry.name))) return true;
+        std::string full =
+            path.empty() ? std::string(entry.name) : path + "/" + std::string(entry.name);
+        if (status.kind == PoolKind::kDirectory && may_go_deeper) {
+          below.push_back(std::move(full));
+        } else if (status.kind == PoolKind::kFile) {
+          tally.add({.path = std::move(full),
+                     .fileid = status.fileid,
+                     .size = status.size,
+                     .used = status.atime,
+                     .written = status.mtime});
+        }
+        return true;
+      },
+      deadline);
+  if (listed.ok()) return below;
+  const int code = listed.error().code;
+  if (code == ENOENT || code == ENOTDIR || code == ESTALE) return below;
+  return listed.error();
+}
+
+Result<std::uint64_t> trash_bytes(PoolSession& session, Deadline deadline) {
+  PoolTally tally(0);
+  const auto all = [](std::string_view) { return true; };
+  const std::string trash = std::string(kPoolService) + "/trash";
+  for (const std::string& hour : TRY(tally_directory(session, trash, all, tally, deadline)))
+    static_cast<void>(TRY(tally_directory(session, hour, all, tally, deadline)));
+  return tally.bytes();
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,71 @@
+// How much stands on a pool, and what of it was used longest ago.
+//
+// What was used within the same minute goes in the order in which it came, the last first: a chain of blocks is
+// published from its begin on, and is worth nothing without it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "backend/pool/pool_session.h"
+
+namespace kvcachefs {
+
+struct PoolColdFile {
+  std::string path;
+  std::uint64_t fileid = 0;
+  std::uint64_t size = 0;  // bytes
+  UnixNanos used = 0;      // by the server's clock, as the next
+  UnixNanos written = 0;
+
+  // Goes before the other.
+  bool operator<(const PoolColdFile& other) const noexcept;
+};
+
+// One thread.
+class PoolTally {
+ public:
+  static constexpr std::size_t kMostCold = 4096;
+  // Directories within each other; deeper ones are passed over.
+  static constexpr std::size_t kMostDepth = 64;
+
+  using Numbers = std::unordered_set<std::uint64_t>;
+
+  // `wanted`: the coldest files of so many bytes together are remembered, at most kMostCold. `stay`, where given: those
+  // with these numbers are counted and not remembered.
+  explicit PoolTally(std::uint64_t wanted, std::shared_ptr<const Numbers> stay = nullptr)
+      : wanted_(wanted), stay_(std::move(stay)) {}
+
+  void add(PoolColdFile file);
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::uint64_t files() const noexcept { return files_; }
+  // From the coldest on.
+  [[nodiscard]] const std::set<PoolColdFile>& coldest() const noexcept { return coldest_; }
+
+ private:
+  const std::uint64_t wanted_;
+  const std::shared_ptr<const Numbers> stay_;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t files_ = 0;
+  std::uint64_t cold_bytes_ = 0;
+  std::set<PoolColdFile> coldest_;
+};
+
+// Adds the files of one directory, and gives the paths of the directories in it. Of the root only what `is_mine` says
+// yes to; what kvcachefs has there of its own is left out. A directory that is gone has none. Errors: those of any call.
+[[nodiscard]] Result<std::vector<std::string>> tally_directory(
+    PoolSession& session, const std::string& path,
+    const std::function<bool(std::string_view top)>& is_mine, PoolTally& tally,
+    Deadline deadline);
+
+// Bytes of the files in the trash.
+[[nodiscard]] Result<std::uint64_t> trash_bytes(PoolSession& session, Deadline deadline);
+
+}  // namespace kvcachefs

@@ -1,0 +1,107 @@
+// Files on their way to a pool and from it: publication by LINK, so that a name is whole or not there, and loads that
+// are compared with their checksums. FORMAT.md says what is written.
+//
+// The calls block, with a session of the calling thread; bytes go through memory of their own (kTransferBytes).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/base/random.h"
+#include "backend/pool/pool_format.h"
+#include "backend/pool/pool_session.h"
+
+namespace kvcachefs {
+
+inline constexpr std::size_t kTransferBytes = std::size_t{8} << 20;
+
+// A file that is to be published.
+struct PoolSource {
+  std::string path;  // on the pool
+  int fd = -1;       // its bytes; nobody changes them
+  std::uint64_t size = 0;
+  std::span<const std::uint32_t> chunk_crc32c;  // of each kPoolChunk, as of its seal
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::uint32_t mode = 0;  // permission bits
+  bool keep = false;       // it is not to be evicted from the pool
+  // A name that does not tell what is in it: what stands there is replaced. Otherwise the first stays.
+  bool replaces = false;
+};
+
+struct Published {
+  // Somebody had published another file there; it stays, and ours is gone again.
+  bool is_duplicate = false;
+  PoolStatus status;           // of what stands at the path
+  std::uint64_t replaced = 0;  // the number of the file that stood there; 0: none did
+};
+
+// A file that is whole on the pool, and has no name of its own yet.
+struct Prepared {
+  PoolFilePtr file;  // null: an earlier try has published it
+  PoolStatus status;
+};
+
+// The two steps of a publication, so that its number can be noted before anybody finds the name. `number` is used for
+// this file alone by this node, also when it is tried again: a try whose answer was lost is recognised by it.
+// Directories of the path are made. Errors: EILSEQ (the bytes are not the sealed ones; nothing was published), EAGAIN
+// (the server started anew too often), ENOSPC, EDQUOT, EROFS, EOPNOTSUPP (no hard links), and those of any call.
+[[nodiscard]] Result<Prepared> prepare_publication(PoolSession& session,
+                                                   const PoolSource& source, const Uuid& node,
+                                                   std::uint64_t number, Deadline deadline);
+[[nodiscard]] Result<Published> finish_publication(PoolSession& session,
+                                                   const PoolSource& source,
+                                                   const Prepared& prepared, const Uuid& node,
+                                                   std::uint64_t number, Deadline deadline);
+// Both.
+[[nodiscard]] Result<Published> publish(PoolSession& session, const PoolSource& source,
+                                        const Uuid& node, std::uint64_t number,
+                                        Deadline deadline);
+
+// The checksums that stand for this very file. nullopt: there are none, or of a file that had its number before. Errors:
+// EILSEQ (damaged: nobody can say whether the file is right), and those of any call.
+[[nodiscard]] Result<std::optional<PoolSums>> find_sums(PoolSession& session,
+                                                        const PoolStatus& status,
+                                                        Deadline deadline);
+
+// Says whose a directory is, where nobody has said it. What the server itself says of owners and modes is of those
+// who may speak to it.
+[[nodiscard]] Result<PoolStatus> describe_directory(PoolSession& session, std::string_view path,
+                                                    std::uint32_t uid, std::uint32_t gid,
+                                                    std::uint32_t mode, const Uuid& node,
+                                                    std::uint64_t number, Deadline deadline);
+// What was said of this very directory; nullopt: nothing, or what does not read.
+[[nodiscard]] Result<std::optional<PoolSums>> find_directory_owner(PoolSession& session,
+                                                                   std::string_view path,
+                                                                   const PoolStatus& status,
+                                                                   Deadline deadline);
+
+struct Fetched {
+  PoolStatus status;
+  // Of the bytes that were written; equal to those on the pool where it has some.
+  std::vector<std::uint32_t> chunk_crc32c;
+  std::optional<PoolSums> sums;
+};
+
+// Writes the file's bytes to `fd`, from its beginning. `arrived`, where given, is told after each part how many bytes
+// are there, all of them compared; false ends it (ECANCELED). Errors: ENOENT, EISDIR, EILSEQ (the bytes are not those
+// of the checksums, or these are damaged), EAGAIN (it was changed meanwhile), those of pwrite(2), and those of any call.
+[[nodiscard]] Result<Fetched> fetch(PoolSession& session, std::string_view path, int fd,
+                                    const std::function<bool(std::uint64_t bytes)>& arrived,
+                                    Deadline deadline);
+
+// A new file of these bytes, on the server's disk; what stands at the path, of a try that was cut short, goes. Errors:
+// those of create() and write().
+[[nodiscard]] Result<PoolFilePtr> write_anew(PoolSession& session, std::string_view path,
+                                             std::string_view bytes, Deadline deadline);
+
+// The directory and all above it. One that is there is success.
+[[nodiscard]] Result<void> make_directories(PoolSession& session, std::string_view path,
+                                            Deadline deadline);
+
+}  // namespace kvcachefs

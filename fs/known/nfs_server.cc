@@ -1,0 +1,14 @@
+#include "fs/known/nfs_server.h"
+
+#include <string>
+
+#include "backend/base/proc_status.h"
+
+namespace kvcachefs {
+
+bool is_nfs_server(pid_t thread) {
+  const std::string name = proc_status(process_of(thread), "Name");
+  return name == "ganesha.nfsd" || name == "nfsd";
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,31 @@
+// Numbers for `status`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kvcachefs {
+
+struct PoolCounts {
+  std::uint64_t asked = 0;   // lookups that asked the pool
+  std::uint64_t found = 0;   // and found the name there
+  std::uint64_t loaded = 0;  // files that came from it
+  std::uint64_t loaded_bytes = 0;
+  std::uint64_t missed = 0;     // opens that the pool did not answer in time, or not rightly
+  std::uint64_t published = 0;  // files
+  std::uint64_t published_bytes = 0;
+  std::uint64_t duplicates = 0;  // files that another node had published first
+  std::uint64_t removed = 0;     // names taken away there
+  std::uint64_t dropped = 0;     // names taken away here because they went there
+  std::uint64_t evicted = 0;     // files, from the pool
+  std::uint64_t evicted_bytes = 0;
+  std::uint64_t size = 0;    // bytes that the pool may hold; 0: this mount does not evict there
+  std::uint64_t used = 0;    // and that it holds, as far as is known; with a size
+  std::uint64_t failed = 0;  // publications and removals that have to be tried again
+  // kMostCounted: that many, or more.
+  static constexpr std::size_t kMostCounted = 1000;
+  std::uint64_t to_publish = 0;  // files that wait
+  std::uint64_t to_remove = 0;   // names
+};
+
+}  // namespace kvcachefs

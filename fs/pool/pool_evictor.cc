@@ -1,0 +1,218 @@
+#include "fs/pool/pool_evictor.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "backend/base/log.h"
+#include "backend/base/units.h"
+#include "backend/pool/pool_sweep.h"
+#include "fs/layout/layout.h"
+
+namespace kvcachefs {
+namespace {
+
+// Of the limit: more than this is too much, and how far down it then goes.
+constexpr std::uint64_t kHighPercent = 90;
+constexpr std::uint64_t kLowPercent = 80;
+// Of the size: so much is published before it is counted again.
+constexpr std::uint64_t kCountPercent = 2;
+
+std::uint64_t percent(std::uint64_t bytes, std::uint64_t share) noexcept {
+  return bytes / 100 * share;
+}
+
+bool may_go(const PoolColdFile& file, const std::optional<PoolSums>& sums) noexcept {
+  if (sums) return !sums->keep;
+  const std::optional<Recognized> name = recognize(file.path);
+  return name && !name->temporary && name->kind == NameKind::kBlock &&
+         name->policy == FilePolicy::kCache;
+}
+
+}  // namespace
+
+void PoolEvictor::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void PoolEvictor::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+// False: it is to end.
+bool PoolEvictor::sleep(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return !changed_.wait_for(lock, time, [this] { return stopping_; });
+}
+
+void PoolEvictor::run() {
+  pthread_setname_np(pthread_self(), "kv-pool-evict");
+  while (sleep(kLookEvery)) look();
+}
+
+void PoolEvictor::look() {
+  if (!service_.is_usable()) return;
+  const PoolService::Evictors evictors = service_.evictors();
+  if (evictors.nodes.empty()) return;
+  if (is_count_old(pool_share(evictors.nodes))) {
+    if (const Result<void> counted = count(evictors.nodes); !counted.ok()) {
+      log_debug("pool: not counted step=\"{}\" errno={}", counted.error().what,
+                counted.error().code);
+      return;
+    }
+  }
+  const std::uint64_t counted = own_ + evictors.used_by_others;
+  const std::uint64_t used = counted + (service_.grown() - grown_at_);
+  used_.store(used);
+  const auto now = SteadyClock::now();
+  if (!evictors.all_agree || counted == 0 || now < hopeless_until_) return;
+  if (used <= percent(size_, kHighPercent) && now - looked_for_room_ < kLookForRoomEvery)
+    return;
+  looked_for_room_ = now;
+  const Result<std::uint64_t> most = limit(used);
+  if (!most.ok() || used <= percent(*most, kHighPercent)) return;
+  const std::uint64_t too_much = used - percent(*most, kLowPercent);
+  // Each node its part.
+  const double part = static_cast<double>(own_) / static_cast<double>(counted);
+  if (own_ > 0)
+    evict(std::min(own_, static_cast<std::uint64_t>(static_cast<double>(too_much) * part)));
+}
+
+bool PoolEvictor::is_count_old(std::uint64_t share) const {
+  const auto now = SteadyClock::now();
+  return (is_used_up_ && now >= hopeless_until_) || share != share_ ||
+         service_.grown() - grown_at_ >=
+             std::max<std::uint64_t>(percent(size_, kCountPercent), 1) ||
+         now - counted_ >= kCountEvery;
+}
+
+Result<void> PoolEvictor::count(const std::vector<Uuid>& nodes) {
+  const std::uint64_t grown_at = service_.grown();
+  const auto begin = SteadyClock::now();
+  // Enough for a round, from the mark above to the one below.
+  if (begin - staying_since_ >= kCountEvery) {
+    staying_.clear();
+    staying_since_ = begin;
+  }
+  auto tally =
+      std::make_shared<PoolTally>(percent(size_, 2 * (kHighPercent - kLowPercent)),
+                                  std::make_shared<const PoolTally::Numbers>(staying_));
+  std::vector<std::string> left = {""};
+  while (!left.empty()) {
+    if (!sleep(std::chrono::milliseconds{0})) return fail(ECANCELED, "pool: the mount ends");
+    const std::string directory = std::move(left.back());
+    left.pop_back();
+    // A call that hangs may outlive this: then what it counts is thrown away with it.
+    std::vector<std::string> below = TRY(service_.client().call<std::vector<std::string>>(
+        PoolClass::kBackground, SteadyClock::now() + kListDeadline,
+        [directory, tally, nodes, own = service_.node()](PoolSession& session,
+                                                         Deadline deadline) {
+          const auto is_mine = [&](std::string_view top) {
+            return owner_of(top, nodes) == own;
+          };
+          return tally_directory(session, directory, is_mine, *tally, deadline);
+        }));
+    std::move(below.begin(), below.end(), std::back_inserter(left));
+  }
+  own_ = tally->bytes();
+  cold_.assign(tally->coldest().begin(), tally->coldest().end());
+  share_ = pool_share(nodes);
+  grown_at_ = grown_at;
+  counted_ = begin;
+  is_used_up_ = false;
+  service_.set_used(own_, share_);
+  return {};
+}
+
+// What the pool may hold now: its filesystem may be too full for that.
+Result<std::uint64_t> PoolEvictor::limit(std::uint64_t used) {
+  return service_.client().call<std::uint64_t>(
+      PoolClass::kBackground, SteadyClock::now() + kListDeadline,
+      [used, size = size_](PoolSession& session, Deadline deadline) -> Result<std::uint64_t> {
+        const PoolSpace space = TRY(session.space(deadline));
+        if (used + space.available >= size) return size;
+        return std::min(size, used + space.available + TRY(trash_bytes(session, deadline)));
+      });
+}
+
+void PoolEvictor::evict(std::uint64_t bytes) {
+  std::uint64_t freed = 0;
+  std::size_t at = 0;
+  bool learned = false;  // the next count finds others
+  for (; at < cold_.size() && freed < bytes; ++at) {
+    if (!sleep(std::chrono::milliseconds{0})) return;
+    const Result<Outcome> outcome = evict_one(cold_[at]);
+    if (!outcome.ok()) {
+      log_debug("pool: not evicted path=\"{}\" step=\"{}\" errno={}", cold_[at].path,
+                outcome.error().what, outcome.error().code);
+      break;
+    }
+    if (*outcome == Outcome::kStays && staying_.size() < kMostStaying) {
+      staying_.insert(cold_[at].fileid);
+      learned = true;
+    }
+    if (*outcome != Outcome::kEvicted) continue;
+    freed += cold_[at].size;
+    evicted_.fetch_add(1);
+    evicted_bytes_.fetch_add(cold_[at].size);
+  }
+  if (at == cold_.size() && freed == 0 && bytes > 0 && !learned) {
+    log_info("pool: fuller than its size, and nothing may go here used=\"{}\" size=\"{}\"",
+             format_size(used_.load()), format_size(size_));
+    hopeless_until_ = SteadyClock::now() + kHopeless;
+  }
+  // Those that stayed were used meanwhile, or are to be kept.
+  is_used_up_ = at == cold_.size();
+  cold_.erase(cold_.begin(), cold_.begin() + static_cast<std::ptrdiff_t>(at));
+  own_ -= std::min(own_, freed);
+  service_.set_used(own_, share_);
+}
+
+Result<PoolEvictor::Outcome> PoolEvictor::evict_one(const PoolColdFile& file) {
+  const UnixNanos now = service_.server_now();
+  const std::uint64_t number = TRY(catalog_.next_id());
+  const Result<Outcome> outcome = service_.client().call<Outcome>(
+      PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
+      [file, now, number, node = service_.node()](PoolSession& session,
+                                                  Deadline deadline) -> Result<Outcome> {
+        const PoolStatus status = TRY(session.status(file.path, deadline));
+        if (status.kind != PoolKind::kFile || status.fileid != file.fileid ||
+            status.atime > file.used)
+          return Outcome::kUsed;
+        const auto sums = find_sums(session, status, deadline);
+        // One whose checksums are damaged is of no use to anybody.
+        const bool is_useless = !sums.ok() && sums.error().code == EILSEQ;
+        if (!is_useless && !may_go(file, TRY(sums))) return Outcome::kStays;
+        TRY(put_into_trash(session, file.path, file.fileid, now, node, number, deadline));
+        return Outcome::kEvicted;
+      });
+  if (!outcome.ok()) {
+    const int code = outcome.error().code;
+    if (code == ENOENT || code == ENOTDIR || code == ESTALE) return Outcome::kUsed;
+    return outcome;
+  }
+  if (*outcome != Outcome::kEvicted) return outcome;
+  const PoolLogRecord record{.change = PoolChange::kEvicted,
+                             .path_hash = pool_path_hash(file.path),
+                             .fileid = file.fileid,
+                             .size = file.size};
+  files_.on_change(record);
+  service_.tell(record);
+  return outcome;
+}
+
+void PoolEvictor::add_counts(PoolCounts& counts) const {
+  counts.size = size_;
+  counts.used = used_.load();
+  counts.evicted = evicted_.load();
+  counts.evicted_bytes = evicted_bytes_.load();
+}
+
+}  // namespace kvcachefs

@@ -1,0 +1,345 @@
+#include "fs/pool/pool_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "backend/base/clock.h"
+#include "backend/base/log.h"
+#include "fs/life/drop.h"
+#include "fs/life/states.h"
+#include "fs/node/attributes.h"
+
+namespace kvcachefs {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+// Inodes with one number of a server: an old one whose names went, and the file that is there.
+constexpr std::size_t kMostOfOneNumber = 16;
+
+bool is_missing(int code) noexcept { return code == ENOENT || code == ENOTDIR; }
+
+}  // namespace
+
+PoolFiles::PoolFiles(Core& core, Namespace& names, PoolService& service,
+                     const PoolOptions& options)
+    : core_(core), names_(names), service_(service), options_(options) {}
+
+// ---- names
+
+std::optional<PoolFiles::Question> PoolFiles::to_ask(InodeNumber directory,
+                                                     std::string_view name) {
+  if (!service_.is_usable() || name == "." || name == "..") return std::nullopt;
+  const auto dentry = core_.catalog.find_dentry(directory, name);
+  if (!dentry.ok()) return std::nullopt;
+  if (*dentry) return to_check(directory, name, **dentry);
+  const std::optional<SharedName> shared = shared_name(core_.knowledge, directory, name);
+  if (!shared || service_.misses().holds(shared->path_hash, monotonic_now()))
+    return std::nullopt;
+  return Question{.shared = *shared, .standing = nullptr, .copy = {}};
+}
+
+// Of a file that is here and on the pool: others may have removed or replaced it while nothing was heard of them. A
+// block whose bytes are here is as good as any other.
+std::optional<PoolFiles::Question> PoolFiles::to_check(InodeNumber directory,
+                                                       std::string_view name,
+                                                       const DentryRecord& dentry) {
+  if (dentry.type != DT_REG) return std::nullopt;
+  const Result<InodePtr> inode = core_.table.get(dentry.inode);
+  if (!inode.ok()) return std::nullopt;
+  const std::int64_t checked = (*inode)->pool_checked.load(std::memory_order_relaxed);
+  const bool is_fresh = monotonic_now() - checked < kHoldsUnfollowed;
+  const bool is_told = service_.miss_time() == PoolService::kMissFollowed;
+  if (checked >= doubted_at_.load() && (is_fresh || is_told)) return std::nullopt;
+  DataState state = DataState::kNone;
+  {
+    const std::lock_guard lock((*inode)->mutex);
+    state = (*inode)->record.state;
+  }
+  if (state != DataState::kRemote && state != DataState::kSealed) return std::nullopt;
+  const auto copy = core_.catalog.find_pool_copy(dentry.inode);
+  const auto is_changed = core_.catalog.is_to_publish(dentry.inode);
+  if (!copy.ok() || !*copy || !is_changed.ok() || *is_changed) return std::nullopt;
+  const std::optional<SharedName> shared = shared_name(core_.knowledge, directory, name);
+  if (!shared || shared->path_hash != (*copy)->path_hash) return std::nullopt;
+  if (shared->is_block && state != DataState::kRemote) {
+    (*inode)->pool_checked.store(monotonic_now(), std::memory_order_relaxed);
+    return std::nullopt;
+  }
+  return Question{.shared = *shared, .standing = *inode, .copy = **copy};
+}
+
+bool PoolFiles::is_wanted(InodeNumber directory, std::string_view name) {
+  return to_ask(directory, name).has_value();
+}
+
+InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name) {
+  const std::optional<Question> question = to_ask(directory, name);
+  if (!question) return nullptr;
+  const SharedName& shared = question->shared;
+  const InodePtr& standing = question->standing;
+  asked_.fetch_add(1, std::memory_order_relaxed);
+  const auto deadline = SteadyClock::now() + kLookupDeadline;
+  for (int round = 0; round < kMostRounds; ++round) {
+    const std::uint64_t ticket = service_.misses().before_asking(shared.path_hash);
+    const Result<Found> found = ask(shared.path, deadline);
+    const bool is_gone = !found.ok() && is_missing(found.error().code);
+    if (!found.ok() && !is_gone) return standing;
+    // Taken away, or replaced, since the server was asked? A tombstone goes after its removal was told: so it is
+    // looked for first.
+    const auto tombstone = core_.catalog.find_tombstone(shared.path);
+    if (!tombstone.ok()) return standing;
+    if (!service_.misses().is_current(shared.path_hash, ticket)) continue;
+    if (standing != nullptr) {
+      if (!is_gone && found->status.fileid == question->copy.fileid) {
+        standing->pool_checked.store(monotonic_now(), std::memory_order_relaxed);
+        return standing;
+      }
+      if (is_gone && keeps(*standing)) return standing;
+      drop(standing->number);
+    }
+    if (is_gone) {
+      service_.misses().missed(shared.path_hash, ticket,
+                               monotonic_now() + service_.miss_time().count());
+      return nullptr;
+    }
+    // What somebody put there that is neither a file nor a directory stays there.
+    if (found->status.kind == PoolKind::kOther ||
+        (*tombstone && (*tombstone)->fileid == found->status.fileid))
+      return nullptr;
+    found_.fetch_add(1, std::memory_order_relaxed);
+    return take_over(directory, name, shared, *found);
+  }
+  return standing;
+}
+
+InodePtr PoolFiles::take_over(InodeNumber directory, std::string_view name,
+                              const SharedName& shared, const Found& found) {
+  const Result<void> adopted = adopt(directory, name, shared, found);
+  if (!adopted.ok() && adopted.error().code != EEXIST) {
+    log_warn("pool: name not taken over path=\"{}\" step=\"{}\" errno={}", shared.path,
+             adopted.error().what, adopted.error().code);
+    return nullptr;
+  }
+  const auto dentry = core_.catalog.find_dentry(directory, name);
+  if (!dentry.ok() || !*dentry) return nullptr;
+  const Result<InodePtr> inode = core_.table.get((*dentry)->inode);
+  if (!inode.ok()) return nullptr;
+  if (adopted.ok()) (*inode)->pool_checked.store(monotonic_now(), std::memory_order_relaxed);
+  return *inode;
+}
+
+// What must not be lost is published again where the pool has lost it; nobody has said that he removed it.
+bool PoolFiles::keeps(Inode& inode) {
+  const Result<Treatment> treatment = note_policy(core_, inode);
+  if (treatment.ok() && treatment->policy < FilePolicy::kKeep) return false;
+  {
+    const std::lock_guard lock(inode.mutex);
+    if (inode.record.state == DataState::kRemote) return false;
+  }
+  Edit edit;
+  edit.put_to_publish(inode.number);
+  if (!core_.is_publishing || !core_.catalog.commit(std::move(edit)).ok()) return true;
+  if (core_.on_pool_work) core_.on_pool_work();
+  return true;
+}
+
+// The bytes that are here are as good as before; only the pool has them no more.
+void PoolFiles::stays_here(InodeNumber number, const PoolCopy& copy) {
+  Edit edit;
+  edit.remove_pool_copy(number, copy);
+  if (const Result<void> put = core_.catalog.commit(std::move(edit)); !put.ok())
+    log_warn("pool: an eviction was not noted inode={} errno={}", number, put.error().code);
+}
+
+void PoolFiles::drop(InodeNumber number) {
+  dropped_.fetch_add(1, std::memory_order_relaxed);
+  if (const Result<void> dropped = drop_names(core_, number, DropReason::kRemoved);
+      !dropped.ok())
+    log_warn("pool: name not removed inode={} errno={}", number, dropped.error().code);
+}
+
+Result<PoolFiles::Found> PoolFiles::ask(const std::string& path, Deadline deadline) {
+  return service_.client().call<Found>(
+      PoolClass::kDemand, deadline,
+      [path](PoolSession& session, Deadline until) -> Result<Found> {
+        Found out{.status = TRY(session.status(path, until)), .sums = {}};
+        if (out.status.kind == PoolKind::kFile)
+          out.sums = TRY(find_sums(session, out.status, until));
+        if (out.status.kind == PoolKind::kDirectory)
+          out.sums = TRY(find_directory_owner(session, path, out.status, until));
+        return out;
+      });
+}
+
+Result<void> PoolFiles::adopt(InodeNumber directory, std::string_view name,
+                              const SharedName& shared, const Found& found) {
+  const bool is_file = found.status.kind == PoolKind::kFile;
+  Adoption what{.mode = is_file ? S_IFREG | kAdoptedFileMode : S_IFDIR | kAdoptedDirectoryMode,
+                .uid = options_.owner_uid,
+                .gid = options_.owner_gid,
+                .copy = {.fileid = found.status.fileid,
+                         .path_hash = shared.path_hash,
+                         .size = is_file ? found.status.size : 0,
+                         .mtime = is_file ? found.status.mtime : 0}};
+  if (found.sums) {
+    what.mode = (what.mode & S_IFMT) | (found.sums->mode & 07777);
+    what.uid = found.sums->uid;
+    what.gid = found.sums->gid;
+  }
+  return names_.adopt(directory, name, what);
+}
+
+// ---- bytes
+
+Result<void> PoolFiles::fetch(const InodePtr& inode) {
+  std::shared_ptr<Flight> flight;
+  {
+    std::unique_lock lock(mutex_);
+    std::shared_ptr<Flight>& standing = flights_[inode->number];
+    if (standing != nullptr) {
+      flight = standing;
+      landed_.wait(lock, [&flight] { return flight->done; });
+      return flight->outcome;
+    }
+    flight = standing = std::make_shared<Flight>();
+  }
+  const Result<void> outcome = fetch_once(inode);
+  if (!outcome.ok()) missed_.fetch_add(1, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  flight->outcome = outcome;
+  flight->done = true;
+  flights_.erase(inode->number);
+  landed_.notify_all();
+  return outcome;
+}
+
+Result<void> PoolFiles::fetch_once(const InodePtr& inode) {
+  {
+    const std::lock_guard lock(inode->mutex);
+    if (inode->record.state != DataState::kRemote) return {};
+  }
+  const std::optional<PoolCopy> copy = TRY(core_.catalog.find_pool_copy(inode->number));
+  const std::optional<SharedName> shared =
+      TRY(shared_name_of(core_.catalog, core_.knowledge, inode->number));
+  if (!copy || !shared || shared->path_hash != copy->path_hash)
+    return fail(ENOENT, "pool: the file has no place there");
+  const ObjectId object = TRY(core_.catalog.next_id());
+  NewCopy local = TRY(core_.devices->create_copy(object));
+  core_.budget.usage().made(inode->number, local.device, inode->tenant.load());
+  // Whoever hangs in a read may hold on to the file for longer than this call.
+  const auto fd = std::make_shared<UniqueFd>(::fcntl(local.fd.get(), F_DUPFD_CLOEXEC, 0));
+  const auto deadline = SteadyClock::now() + kOpenDeadline +
+                        std::chrono::milliseconds(copy->size / (kOpenRate / 1000));
+  Result<Fetched> fetched =
+      fd->get() < 0
+          ? Result<Fetched>(fail_errno("a descriptor"))
+          : service_.client().call<Fetched>(
+                PoolClass::kLoad, deadline,
+                [path = shared->path, copy = *copy, fd](PoolSession& session,
+                                                        Deadline until) -> Result<Fetched> {
+                  Fetched out = TRY(kvcachefs::fetch(session, path, fd->get(), {}, until));
+                  const PoolStatus& status = out.status;
+                  if (status.fileid != copy.fileid || status.size != copy.size ||
+                      status.mtime != copy.mtime)
+                    return fail(ESTALE, "pool: another file has the name");
+                  return out;
+                });
+  const Result<void> settled =
+      fetched.ok() ? settle(inode, *copy, std::move(local), object, std::move(*fetched))
+                   : Result<void>(fetched.error());
+  if (settled.ok()) return settled;
+  const Error error = settled.error();
+  core_.budget.usage().reaped(inode->number, object);
+  static_cast<void>(core_.devices->at(local.device).remove(object).ok());
+  if (error.code == ENOSPC || error.code == EDQUOT) return error;
+  // A pool that is away says so once (pool_client.h).
+  if (error.code != ENOTCONN && error.code != ETIMEDOUT)
+    log_info("pool: not loaded path=\"{}\" step=\"{}\" errno={}", shared->path, error.what,
+             error.code);
+  // It is not what it was found as: who looks again asks the pool.
+  if (is_missing(error.code) || error.code == ESTALE || error.code == EILSEQ)
+    TRY(drop_names(core_, inode->number, DropReason::kRemoved));
+  return fail(ENOENT, "pool: its bytes cannot be had");
+}
+
+// From here on it is a file like others: the sealer makes it durable, and finds its checksums made.
+Result<void> PoolFiles::settle(const InodePtr& inode, const PoolCopy& copy, NewCopy&& local,
+                               ObjectId object, Fetched&& fetched) {
+  const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_NOW}, to_timespec(copy.mtime)};
+  if (::futimens(local.fd.get(), times) != 0) return fail_errno("times of a backing file");
+  struct stat backing {};
+  if (::fstat(local.fd.get(), &backing) != 0) return fail_errno("status of a backing file");
+  if (static_cast<std::uint64_t>(backing.st_size) != copy.size)
+    return fail(EIO, "a backing file has another size");
+  {
+    const std::lock_guard lock(inode->mutex);
+    InodeRecord next = inode->record;
+    if (next.state != DataState::kRemote || next.nlink == 0)
+      return fail(ESTALE, "removed meanwhile");
+    Edit edit;
+    enter_state(inode->number, next, DataState::kPublished, edit);
+    next.object = object;
+    next.stamp = stamp_of(backing);
+    edit.make_object(object, ObjectRecord{.inode = inode->number,
+                                          .device = local.device,
+                                          .chunk_crc32c = std::move(fetched.chunk_crc32c),
+                                          .sealed = next.stamp});
+    TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
+    inode->device = local.device;
+    core_.budget.measured(inode->number, backing);
+  }
+  const std::uint64_t block = inode->block.load(std::memory_order_relaxed);
+  if (block != 0) core_.knowledge.stored(block);
+  loaded_.fetch_add(1, std::memory_order_relaxed);
+  loaded_bytes_.fetch_add(copy.size, std::memory_order_relaxed);
+  if (core_.on_unwritten) core_.on_unwritten(inode->number);
+  return {};
+}
+
+// ---- what others do
+
+void PoolFiles::on_change(const PoolLogRecord& record) {
+  if (record.change == PoolChange::kPublished) return;
+  const auto numbers = core_.catalog.list_by_fileid(record.fileid, kMostOfOneNumber);
+  if (!numbers.ok()) return;
+  for (const InodeNumber number : *numbers) {
+    const auto copy = core_.catalog.find_pool_copy(number);
+    if (!copy.ok() || !*copy || (*copy)->fileid != record.fileid ||
+        (*copy)->path_hash != record.path_hash)
+      continue;
+    const Result<InodePtr> inode = core_.table.get(number);
+    if (!inode.ok() || !(*inode)->is_file()) continue;
+    DataState state = DataState::kNone;
+    {
+      const std::lock_guard lock((*inode)->mutex);
+      state = (*inode)->record.state;
+    }
+    if (state == DataState::kUnpublished || state == DataState::kMutable) continue;
+    // What is written here since then is this node's, and will be published.
+    const auto is_newer = core_.catalog.is_to_publish(number);
+    if (!is_newer.ok()) continue;
+    const bool stays = *is_newer || record.change == PoolChange::kEvicted;
+    if (stays && state != DataState::kRemote) {
+      stays_here(number, **copy);
+    } else {
+      drop(number);
+    }
+  }
+}
+
+PoolCounts PoolFiles::counts() const {
+  PoolCounts counts;
+  counts.asked = asked_.load();
+  counts.found = found_.load();
+  counts.loaded = loaded_.load();
+  counts.loaded_bytes = loaded_bytes_.load();
+  counts.missed = missed_.load();
+  counts.dropped = dropped_.load();
+  return counts;
+}
+
+}  // namespace kvcachefs

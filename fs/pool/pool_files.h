@@ -1,0 +1,106 @@
+// What others have put on the pool becomes files here.
+//
+//     lookup of a name that is not here ──► asked for on the pool ──► an inode in state `remote`, or a miss
+//     open of a remote file ──► its bytes are fetched, compared with their checksums ──► published, later sealed
+//     another node removes or replaces it ──► its names go
+//
+// Calls that ask the pool wait for it, until their deadline: they belong on threads that nobody else needs. A pool that
+// does not answer makes them misses.
+//
+// Any thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "backend/base/clock.h"
+#include "backend/pool/pool_service.h"
+#include "backend/pool/pool_transfer.h"
+#include "fs/names/namespace.h"
+#include "fs/pool/pool_counts.h"
+#include "fs/pool/pool_options.h"
+#include "fs/pool/shared_name.h"
+
+namespace kvcachefs {
+
+class PoolFiles {
+ public:
+  static constexpr std::chrono::milliseconds kLookupDeadline{250};
+  // Of an open: this, and the size at this rate.
+  static constexpr std::chrono::milliseconds kOpenDeadline{2000};
+  static constexpr std::uint64_t kOpenRate = 50'000'000;  // bytes a second
+
+  PoolFiles(Core& core, Namespace& names, PoolService& service, const PoolOptions& options);
+
+  // Whether a lookup should ask the pool: the name is not here, may be there, and nothing says that it is not; or it
+  // is here, and what others did to it may have been missed.
+  [[nodiscard]] bool is_wanted(InodeNumber directory, std::string_view name);
+  // Asks, and makes the name here if it is there; takes away one that is here and not there any more. Waits for the
+  // pool. What goes wrong is a miss. The inode, if there is one, is to be held until it is looked up.
+  InodePtr bring(InodeNumber directory, std::string_view name);
+
+  // The bytes of a remote file: waits for the pool. Success when they are here, by whomever. Errors: ENOENT (a miss:
+  // they cannot be had in time), EIO, ENOSPC.
+  Result<void> fetch(const InodePtr& inode);
+
+  // Of one thread at a time for each record.
+  void on_change(const PoolLogRecord& record);
+  void on_gap() { doubted_at_.store(monotonic_now()); }
+
+  [[nodiscard]] PoolCounts counts() const;
+
+ private:
+  struct Found {
+    PoolStatus status;
+    std::optional<PoolSums> sums;  // of a directory: whose it is
+  };
+  struct Flight {
+    bool done = false;
+    Result<void> outcome;
+  };
+
+  struct Question {
+    SharedName shared;
+    InodePtr standing;  // null: the name is not here
+    PoolCopy copy;      // of that one
+  };
+  // Without the log of a living node: how long what the pool has said of a file holds.
+  static constexpr std::int64_t kHoldsUnfollowed = 1'000'000'000;
+
+  [[nodiscard]] std::optional<Question> to_ask(InodeNumber directory, std::string_view name);
+  [[nodiscard]] std::optional<Question> to_check(InodeNumber directory, std::string_view name,
+                                                 const DentryRecord& dentry);
+  InodePtr take_over(InodeNumber directory, std::string_view name, const SharedName& shared,
+                     const Found& found);
+  bool keeps(Inode& inode);
+  void drop(InodeNumber number);
+  void stays_here(InodeNumber number, const PoolCopy& copy);
+  Result<Found> ask(const std::string& path, Deadline deadline);
+  Result<void> adopt(InodeNumber directory, std::string_view name, const SharedName& shared,
+                     const Found& found);
+  Result<void> fetch_once(const InodePtr& inode);
+  Result<void> settle(const InodePtr& inode, const PoolCopy& copy, NewCopy&& local,
+                      ObjectId object, Fetched&& fetched);
+
+  Core& core_;
+  Namespace& names_;
+  PoolService& service_;
+  const PoolOptions options_;
+  // What was known of the pool before may not hold; what an earlier run knew is among it.
+  std::atomic<std::int64_t> doubted_at_{monotonic_now()};
+  std::atomic<std::uint64_t> asked_{0};
+  std::atomic<std::uint64_t> found_{0};
+  std::atomic<std::uint64_t> loaded_{0};
+  std::atomic<std::uint64_t> loaded_bytes_{0};
+  std::atomic<std::uint64_t> missed_{0};
+  std::atomic<std::uint64_t> dropped_{0};
+  std::mutex mutex_;
+  std::condition_variable landed_;
+  std::unordered_map<InodeNumber, std::shared_ptr<Flight>> flights_;  // under mutex_
+};
+
+}  // namespace kvcachefs

@@ -1,0 +1,169 @@
+#include "fs/pool/pool_listings.h"
+
+#include <dirent.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/base/clock.h"
+#include "backend/base/log.h"
+#include "backend/pool/pool_format.h"
+
+namespace kvcachefs {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr int kListTries = 3;
+
+// Once more.
+bool may_go_well(int code) noexcept {
+  return code != ENOENT && code != ENOTDIR && code != EACCES && code != ETIMEDOUT &&
+         code != ENOTCONN;
+}
+
+std::string path_below(const std::string& directory, const std::string& name) {
+  return directory.empty() ? name : directory + "/" + name;
+}
+
+}  // namespace
+
+std::optional<std::string> PoolListings::path_of(InodeNumber directory) {
+  if (directory == kRootInode) return std::string{};
+  const auto shared = shared_name_of(core_.catalog, core_.knowledge, directory);
+  if (!shared.ok() || !*shared) return std::nullopt;
+  return (*shared)->path;
+}
+
+bool PoolListings::is_wanted(InodeNumber directory) {
+  if (!service_.is_usable()) return false;
+  const auto path = path_of(directory);
+  return path &&
+         (path->empty() || !service_.misses().holds(pool_path_hash(*path), monotonic_now()));
+}
+
+// Of those taken away here that the pool may still have. Their tombstones may be gone by the time at which the listing
+// comes to them.
+Result<std::set<std::string>> PoolListings::hidden_in(const std::string& path) {
+  constexpr std::size_t kBatch = 1024;
+  const std::string below = path.empty() ? path : path + "/";
+  std::set<std::string> names;
+  std::string after = below;
+  while (names.size() < kMostNames) {
+    const auto batch = TRY(core_.catalog.list_tombstones(after, kBatch));
+    for (const auto& [name, tombstone] : batch) {
+      if (!name.starts_with(below)) return names;
+      if (name.find('/', below.size()) == std::string::npos)
+        names.insert(name.substr(below.size()));
+    }
+    if (batch.size() < kBatch) break;
+    after = batch.back().first;
+  }
+  return names;
+}
+
+Result<std::vector<PoolListings::Name>> PoolListings::list_once(PoolSession& session,
+                                                                const std::string& path,
+                                                                Deadline deadline) {
+  std::vector<Name> found;
+  TRY(session.list(
+      path,
+      [&found](const PoolEntry& entry) {
+        found.push_back({.cookie = kFirstCookie | pool_path_hash(entry.name) >> 2,
+                         .fileid = entry.fileid,
+                         .name = std::string(entry.name)});
+        return found.size() < kMostNames;
+      },
+      deadline));
+  return found;
+}
+
+void PoolListings::begin(InodeNumber directory) {
+  const std::optional<std::string> path = path_of(directory);
+  if (!path || !is_wanted(directory)) return;
+  const std::uint64_t end = core_.catalog.coming_id();
+  Result<std::set<std::string>> hidden = hidden_in(*path);
+  if (!hidden.ok()) return;
+  Result<std::vector<Name>> names = service_.client().call<std::vector<Name>>(
+      PoolClass::kLoad, SteadyClock::now() + kDeadline,
+      [path = *path](PoolSession& session, Deadline deadline) -> Result<std::vector<Name>> {
+        Result<std::vector<Name>> found = list_once(session, path, deadline);
+        // A server may lose its place in a directory that is being changed.
+        for (int tries = 1;
+             tries < kListTries && !found.ok() && may_go_well(found.error().code); ++tries)
+          found = list_once(session, path, deadline);
+        return found;
+      });
+  if (!names.ok()) {
+    if (names.error().code != ENOENT && names.error().code != ENOTDIR)
+      log_info("pool: not listed path=\"{}\" step=\"{}\" errno={}", *path, names.error().what,
+               names.error().code);
+    names = std::vector<Name>{};
+  }
+  if (names->size() == kMostNames)
+    log_warn("pool: path=\"{}\" has more names than a listing shows", *path);
+  std::sort(names->begin(), names->end(),
+            [](const Name& a, const Name& b) { return a.cookie < b.cookie; });
+  auto listing = std::make_shared<const Listing>(Listing{.directory = directory,
+                                                         .path = *path,
+                                                         .hidden = std::move(*hidden),
+                                                         .names = std::move(*names),
+                                                         .end = end});
+  forget(directory);
+  const std::lock_guard lock(mutex_);
+  if (!listing->names.empty()) kept_.push_back(std::move(listing));
+  if (kept_.size() > kMostKept) kept_.pop_front();
+}
+
+void PoolListings::forget(InodeNumber directory) {
+  const std::lock_guard lock(mutex_);
+  kept_.erase(std::remove_if(kept_.begin(), kept_.end(),
+                             [&](const auto& old) { return old->directory == directory; }),
+              kept_.end());
+}
+
+std::uint64_t PoolListings::end_of(InodeNumber directory) {
+  const std::shared_ptr<const Listing> listing = find(directory);
+  return listing == nullptr ? UINT64_MAX : listing->end;
+}
+
+std::shared_ptr<const PoolListings::Listing> PoolListings::find(InodeNumber directory) {
+  const std::lock_guard lock(mutex_);
+  const auto at = std::find_if(kept_.begin(), kept_.end(), [&](const auto& listing) {
+    return listing->directory == directory;
+  });
+  return at == kept_.end() ? nullptr : *at;
+}
+
+// Who looks names up while he lists them makes them names of here.
+Result<bool> PoolListings::is_shown(const Listing& listing, const Name& name) {
+  const auto dentry = TRY(core_.catalog.find_dentry(listing.directory, name.name));
+  if (dentry) return dentry->cookie >= listing.end;
+  if (listing.hidden.count(name.name) > 0 ||
+      !shared_name(core_.knowledge, listing.directory, name.name))
+    return false;
+  const auto tombstone = TRY(core_.catalog.find_tombstone(path_below(listing.path, name.name)));
+  return !tombstone || tombstone->fileid != name.fileid;
+}
+
+Result<void> PoolListings::list(InodeNumber directory, std::uint64_t after,
+                                const std::function<bool(const ListedEntry&)>& visit) {
+  const std::shared_ptr<const Listing> listing = find(directory);
+  if (listing == nullptr) return {};
+  auto at = std::upper_bound(
+      listing->names.begin(), listing->names.end(), after,
+      [](std::uint64_t cookie, const Name& name) { return cookie < name.cookie; });
+  for (; at != listing->names.end(); ++at) {
+    if (!TRY(is_shown(*listing, *at))) continue;
+    // What it is, and its number here, a lookup tells.
+    const ListedEntry entry{.entry = {.cookie = at->cookie,
+                                      .inode = kFirstCookie | at->fileid,
+                                      .type = DT_UNKNOWN,
+                                      .name = at->name},
+                            .plus = {}};
+    if (!visit(entry)) return {};
+  }
+  return {};
+}
+
+}  // namespace kvcachefs

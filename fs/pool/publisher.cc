@@ -1,0 +1,462 @@
+#include "fs/pool/publisher.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "backend/base/clock.h"
+#include "backend/base/log.h"
+#include "backend/pool/pool_path.h"
+#include "backend/pool/pool_sweep.h"
+#include "fs/life/drop.h"
+#include "fs/life/states.h"
+#include "fs/node/attributes.h"
+
+namespace kvcachefs {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+}  // namespace
+
+// A sealed file, and what must still hold when its publication is recorded.
+struct Publisher::Candidate {
+  InodePtr inode;
+  InodeNumber directory = 0;
+  std::string name;
+  SharedName shared;
+  ObjectId object = kNoObject;
+  DataStamp stamp = {};
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::uint32_t mode = 0;
+  bool keep = false;
+  UniqueFd fd = {};
+  std::vector<std::uint32_t> chunk_crc32c = {};
+
+  [[nodiscard]] PoolSource source() const {
+    return {.path = shared.path,
+            .fd = fd.get(),
+            .size = stamp.size,
+            .chunk_crc32c = chunk_crc32c,
+            .uid = uid,
+            .gid = gid,
+            .mode = mode,
+            .keep = keep,
+            .replaces = !shared.is_block};
+  }
+};
+
+void Publisher::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Publisher::wake() {
+  const std::lock_guard lock(mutex_);
+  pending_ = true;
+  changed_.notify_one();
+}
+
+void Publisher::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+bool Publisher::stopping() {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+void Publisher::run() {
+  pthread_setname_np(pthread_self(), "kv-publish");
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || pending_; });
+    if (stopping_) return;
+    pending_ = false;
+    lock.unlock();
+    const Result<bool> all = pass();
+    if (!all.ok())
+      log_warn("pool: write-back failed step=\"{}\" errno={}", all.error().what,
+               all.error().code);
+    lock.lock();
+    if (all.ok() && *all) continue;
+    pending_ = true;
+    changed_.wait_for(lock, kPause, [this] { return stopping_; });
+  }
+}
+
+Result<bool> Publisher::pass() {
+  if (!service_.is_usable()) return false;
+  const bool all_removed = TRY(remove_names());
+  return TRY(publish_files()) && all_removed;
+}
+
+// ---- what was taken away
+
+Result<bool> Publisher::remove_names() {
+  bool all = true;
+  std::string after;
+  while (!stopping()) {
+    const auto batch = TRY(core_.catalog.list_tombstones(after, kBatch));
+    if (batch.empty()) return all;
+    after = batch.back().first;
+    for (const auto& [path, tombstone] : batch) {
+      if (stopping()) return false;
+      const UnixNanos now = service_.server_now();
+      if (now == 0) return false;
+      const std::uint64_t number = TRY(core_.catalog.next_id());
+      const Result<void> removed = service_.client().call<void>(
+          PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
+          [path = path, tombstone = tombstone, now, number, node = service_.node()](
+              PoolSession& session, Deadline deadline) -> Result<void> {
+            if (tombstone.is_directory) return session.remove_directory(path, deadline);
+            return put_into_trash(session, path, tombstone.fileid, now, node, number, deadline);
+          });
+      const int code = removed.ok() ? 0 : removed.error().code;
+      if (code == ENOTEMPTY && TRY(has_more_below(path))) {
+        all = false;
+        continue;
+      }
+      // Not there any more, or another one by now; or a directory that others use, which comes back.
+      const bool is_done =
+          code == 0 || code == ENOENT || code == ENOTDIR || code == ESTALE || code == ENOTEMPTY;
+      if (!is_done) {
+        failed_.fetch_add(1, std::memory_order_relaxed);
+        all = false;
+        continue;
+      }
+      if (code == 0 && !tombstone.is_directory) {
+        service_.tell({.change = PoolChange::kRemoved,
+                       .path_hash = pool_path_hash(path),
+                       .fileid = tombstone.fileid,
+                       .size = 0});
+        removed_.fetch_add(1, std::memory_order_relaxed);
+      }
+      // Another may have been put in its place meanwhile.
+      const auto standing = TRY(core_.catalog.find_tombstone(path));
+      if (standing != tombstone) continue;
+      Edit edit;
+      edit.set_frees();
+      edit.remove_tombstone(path);
+      TRY(core_.catalog.commit(std::move(edit)));
+    }
+  }
+  return false;
+}
+
+// Names that are still to be taken away in a directory.
+Result<bool> Publisher::has_more_below(const std::string& directory) {
+  const std::string below = directory + "/";
+  const auto next = TRY(core_.catalog.list_tombstones(below, 1));
+  return !next.empty() && next.front().first.starts_with(below);
+}
+
+// ---- what was stored
+
+Result<bool> Publisher::publish_files() {
+  if (!core_.is_publishing) return true;
+  bool all = true;
+  InodeNumber after = 0;
+  while (!stopping()) {
+    std::vector<InodeNumber> batch = TRY(core_.catalog.list_to_publish(after, kBatch));
+    if (batch.empty()) return all;
+    after = batch.back();
+    batch = TRY(in_order(std::move(batch)));
+    for (const InodeNumber number : batch) {
+      if (stopping()) return false;
+      const Result<Outcome> outcome = publish_one(number);
+      if (outcome.ok() && *outcome != Outcome::kLater) continue;
+      all = false;
+      if (outcome.ok()) continue;
+      failed_.fetch_add(1, std::memory_order_relaxed);
+      // The others would fare as badly.
+      return outcome.error();
+    }
+  }
+  return false;
+}
+
+Result<std::vector<InodeNumber>> Publisher::in_order(std::vector<InodeNumber> numbers) {
+  std::vector<std::pair<std::uint64_t, InodeNumber>> by_birth;
+  for (const InodeNumber number : numbers) {
+    const Result<InodePtr> inode = core_.table.get(number);
+    const std::uint64_t block = inode.ok() ? (*inode)->block.load() : 0;
+    const auto known = block != 0 ? core_.knowledge.learner().snapshot(block) : std::nullopt;
+    by_birth.emplace_back(known ? known->birth : 0, number);
+  }
+  std::sort(by_birth.begin(), by_birth.end());
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = by_birth[i].second;
+  return numbers;
+}
+
+// nullopt: it stays here, or is gone.
+Result<std::optional<Publisher::Candidate>> Publisher::find_candidate(InodeNumber number) {
+  Result<InodePtr> inode = core_.table.get(number);
+  if (!inode.ok()) {
+    if (inode.error().code == ESTALE) return std::optional<Candidate>{};
+    return inode.error();
+  }
+  const auto links = TRY(core_.catalog.list_links(number, 1));
+  if (links.empty() || !(*inode)->is_file()) return std::optional<Candidate>{};
+  const std::optional<SharedName> shared =
+      shared_name(core_.knowledge, links.front().first, links.front().second);
+  if (!shared) return std::optional<Candidate>{};
+  const FilePolicy policy = TRY(note_policy(core_, **inode)).policy;
+  if (policy == FilePolicy::kProcess) return std::optional<Candidate>{};
+  Candidate file{.inode = *inode,
+                 .directory = links.front().first,
+                 .name = links.front().second,
+                 .shared = *shared};
+  file.keep = policy >= FilePolicy::kKeep;
+  const std::lock_guard lock(file.inode->mutex);
+  const InodeRecord& record = file.inode->record;
+  // One that is written anew comes again with its next seal.
+  if (record.state != DataState::kSealed || record.nlink == 0 || file.inode->is_going() ||
+      file.inode->damaged_object == record.object)
+    return std::optional<Candidate>{};
+  Tier* tier = TRY(core_.devices->of(*file.inode));
+  std::optional<ObjectRecord> object = TRY(core_.catalog.find_object(record.object));
+  const std::size_t chunks = (record.stamp.size + kChecksumChunk - 1) / kChecksumChunk;
+  if (!object || object->chunk_crc32c.size() != chunks) return std::optional<Candidate>{};
+  Result<UniqueFd> fd = tier->open(record.object, O_RDONLY);
+  if (!fd.ok()) return std::optional<Candidate>{};
+  file.object = record.object;
+  file.stamp = record.stamp;
+  file.uid = record.uid;
+  file.gid = record.gid;
+  file.mode = record.mode & 07777;
+  file.fd = std::move(*fd);
+  file.chunk_crc32c = std::move(object->chunk_crc32c);
+  return std::optional<Candidate>(std::move(file));
+}
+
+// What decides whether there is something to be published.
+struct Publisher::Seen {
+  InodePtr inode;  // null: it is gone
+  std::vector<std::pair<InodeNumber, std::string>> links = {};
+  DataState state = DataState::kNone;
+  ObjectId object = kNoObject;
+  DataStamp stamp = {};
+  bool operator==(const Seen&) const = default;
+};
+
+Result<Publisher::Seen> Publisher::see(InodeNumber number) {
+  Result<InodePtr> inode = core_.table.get(number);
+  if (!inode.ok()) {
+    if (inode.error().code == ESTALE) return Seen{.inode = nullptr};
+    return inode.error();
+  }
+  const std::lock_guard lock((*inode)->mutex);
+  return see_locked(*inode);
+}
+
+Result<Publisher::Seen> Publisher::see_locked(const InodePtr& inode) {
+  return Seen{.inode = inode,
+              .links = TRY(core_.catalog.list_links(inode->number, 1)),
+              .state = inode->record.state,
+              .object = inode->record.object,
+              .stamp = inode->record.stamp};
+}
+
+Result<Publisher::Outcome> Publisher::publish_one(InodeNumber number) {
+  const Seen seen = TRY(see(number));
+  if (seen.inode != nullptr && is_unsealed(seen.state)) return Outcome::kUnsealed;
+  std::optional<Candidate> found = TRY(find_candidate(number));
+  const Outcome outcome = found ? TRY(publish_found(std::move(*found))) : Outcome::kGone;
+  return outcome == Outcome::kGone ? forget(number, seen) : outcome;
+}
+
+Result<Publisher::Outcome> Publisher::publish_found(Candidate&& found) {
+  // Whoever hangs in a write may hold on to it for longer than this call.
+  const auto file = std::make_shared<Candidate>(std::move(found));
+  if (TRY(core_.catalog.find_tombstone(file->shared.path))) return Outcome::kLater;
+  const auto deadline = SteadyClock::now() + kCallDeadline +
+                        std::chrono::milliseconds(file->stamp.size / (kSlowestRate / 1000));
+  const Result<Prepared> prepared = service_.client().call<Prepared>(
+      PoolClass::kBackground, deadline,
+      [file, node = service_.node()](PoolSession& session, Deadline until) {
+        return prepare_publication(session, file->source(), node, file->object, until);
+      });
+  // From here on whoever takes the name away knows what to take away there.
+  if (prepared.ok() && !TRY(note_copy(*file, prepared->status))) return Outcome::kLater;
+  const Result<Published> published =
+      prepared.ok() ? service_.client().call<Published>(
+                          PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
+                          [file, prepared = *prepared, node = service_.node()](
+                              PoolSession& session, Deadline until) {
+                            return finish_publication(session, file->source(), prepared, node,
+                                                      file->object, until);
+                          })
+                    : Result<Published>(prepared.error());
+  if (!published.ok()) {
+    const Error& error = published.error();
+    // An open, or the scrub, finds out what it is.
+    if (error.code == EILSEQ || error.code == ENODATA) return Outcome::kGone;
+    // The pool has something else in the way of its path.
+    if (error.code == ENOTDIR || error.code == EISDIR || error.code == EINVAL) {
+      log_warn("pool: not published path=\"{}\" step=\"{}\" errno={}", file->shared.path,
+               error.what, error.code);
+      return Outcome::kGone;
+    }
+    return error;
+  }
+  const Outcome outcome = TRY(record(*file, *published, prepared->status.fileid));
+  if (published->is_duplicate) {
+    duplicates_.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    published_.fetch_add(1, std::memory_order_relaxed);
+    published_bytes_.fetch_add(file->stamp.size, std::memory_order_relaxed);
+    if (published->replaced != 0)
+      service_.tell({.change = PoolChange::kRemoved,
+                     .path_hash = file->shared.path_hash,
+                     .fileid = published->replaced,
+                     .size = 0});
+    service_.tell({.change = PoolChange::kPublished,
+                   .path_hash = file->shared.path_hash,
+                   .fileid = published->status.fileid,
+                   .size = published->status.size});
+    describe_directories(file->shared, file->directory);
+  }
+  return outcome;
+}
+
+// Whether the inode has the name, and the bytes, that were found. The caller holds its lock.
+Result<Publisher::Standing> Publisher::look_again(const Candidate& file) {
+  const InodeRecord& record = file.inode->record;
+  const auto links = TRY(core_.catalog.list_links(file.inode->number, 1));
+  Standing standing;
+  standing.has_name = record.nlink > 0 && !links.empty() &&
+                      links.front() == std::pair(file.directory, file.name);
+  standing.is_same = standing.has_name && record.object == file.object &&
+                     record.state == DataState::kSealed && record.stamp == file.stamp;
+  standing.copy = TRY(core_.catalog.find_pool_copy(file.inode->number));
+  return standing;
+}
+
+void Publisher::put_copy(const Candidate& file, const Standing& standing,
+                         const PoolStatus& status, Edit& edit) {
+  if (standing.copy) edit.remove_pool_copy(file.inode->number, *standing.copy);
+  edit.put_pool_copy(file.inode->number, {.fileid = status.fileid,
+                                          .path_hash = file.shared.path_hash,
+                                          .size = status.size,
+                                          .mtime = status.mtime});
+}
+
+// Not under an inode's lock: a directory above may have been renamed.
+Result<bool> Publisher::is_at_its_path(const Candidate& file) {
+  const auto now = TRY(shared_name_of(core_.catalog, core_.knowledge, file.inode->number));
+  return now && now->path == file.shared.path;
+}
+
+// False: it is not what was found any more.
+Result<bool> Publisher::note_copy(const Candidate& file, const PoolStatus& status) {
+  if (!TRY(is_at_its_path(file))) return false;
+  const std::lock_guard lock(file.inode->mutex);
+  const Standing standing = TRY(look_again(file));
+  if (!standing.is_same) return false;
+  Edit edit;
+  put_copy(file, standing, status, edit);
+  TRY(core_.catalog.commit(std::move(edit)));
+  return true;
+}
+
+// Here it may have got other bytes, or another name, while it was on its way; who took the name away has left a
+// tombstone for what was noted. On the pool another node may have replaced or removed it already: then what was noted
+// (`noted`, a number there) is not here any more (PoolFiles::on_change), and the name goes, as that node has it.
+Result<Publisher::Outcome> Publisher::record(const Candidate& file, const Published& published,
+                                             std::uint64_t noted) {
+  const bool is_here = TRY(is_at_its_path(file));
+  std::unique_lock lock(file.inode->mutex);
+  const Standing standing = TRY(look_again(file));
+  const bool is_done = is_here && standing.is_same;
+  const bool has_gone = is_done && !(standing.copy && standing.copy->fileid == noted);
+  Edit edit;
+  if (has_gone) {
+    edit.remove_to_publish(file.inode->number);
+  } else if (is_done) {
+    put_copy(file, standing, published.status, edit);
+    edit.remove_to_publish(file.inode->number);
+    file.inode->pool_checked.store(monotonic_now(), std::memory_order_relaxed);
+  } else if (!published.is_duplicate && !(is_here && standing.has_name)) {
+    if (standing.copy && standing.copy->path_hash == file.shared.path_hash)
+      edit.remove_pool_copy(file.inode->number, *standing.copy);
+    edit.put_tombstone(file.shared.path, {.fileid = published.status.fileid});
+  }
+  TRY(core_.catalog.commit(std::move(edit)));
+  lock.unlock();
+  if (has_gone) TRY(drop_names(core_, file.inode->number, DropReason::kRemoved));
+  return is_done ? Outcome::kDone : Outcome::kLater;
+}
+
+// Whose the directories above are goes with the first file in them.
+void Publisher::describe_directories(const SharedName& shared, InodeNumber directory) {
+  std::string_view path = split_pool_path(shared.path).first;
+  while (!path.empty() && directory != kRootInode) {
+    const auto known = core_.catalog.find_pool_copy(directory);
+    const Result<InodePtr> inode = core_.table.get(directory);
+    if (!known.ok() || *known || !inode.ok()) return;
+    InodeRecord record;
+    {
+      const std::lock_guard lock((*inode)->mutex);
+      record = (*inode)->record;
+    }
+    const Result<std::uint64_t> number = core_.catalog.next_id();
+    if (!number.ok()) return;
+    const Result<PoolStatus> told = service_.client().call<PoolStatus>(
+        PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
+        [path = std::string(path), record, node = service_.node(), number = *number](
+            PoolSession& session, Deadline deadline) {
+          return describe_directory(session, path, record.uid, record.gid, record.mode & 07777,
+                                    node, number, deadline);
+        });
+    if (!told.ok()) return;
+    Edit edit;
+    edit.put_pool_copy(directory, {.fileid = told->fileid, .path_hash = pool_path_hash(path)});
+    if (!core_.catalog.commit(std::move(edit)).ok()) return;
+    service_.tell({.change = PoolChange::kPublished,
+                   .path_hash = pool_path_hash(path),
+                   .fileid = told->fileid,
+                   .size = 0});
+    const auto links = core_.catalog.list_links(directory, 1);
+    if (!links.ok() || links->empty()) return;
+    directory = links->front().first;
+    path = split_pool_path(path).first;
+  }
+}
+
+// It is not to be published. A rename or a seal that came in between asks for it anew: both have the inode's lock.
+Result<Publisher::Outcome> Publisher::forget(InodeNumber number, const Seen& seen) {
+  std::unique_lock<std::mutex> lock;
+  if (seen.inode != nullptr) {
+    lock = std::unique_lock(seen.inode->mutex);
+    if (!(TRY(see_locked(seen.inode)) == seen)) return Outcome::kLater;
+  }
+  Edit edit;
+  edit.set_frees();
+  edit.remove_to_publish(number);
+  TRY(core_.catalog.commit(std::move(edit)));
+  return Outcome::kGone;
+}
+
+void Publisher::add_counts(PoolCounts& counts) const {
+  counts.published = published_.load();
+  counts.published_bytes = published_bytes_.load();
+  counts.duplicates = duplicates_.load();
+  counts.removed = removed_.load();
+  counts.failed = failed_.load();
+  if (const auto files = core_.catalog.list_to_publish(0, PoolCounts::kMostCounted); files.ok())
+    counts.to_publish = files->size();
+  if (const auto names = core_.catalog.list_tombstones({}, PoolCounts::kMostCounted);
+      names.ok())
+    counts.to_remove = names->size();
+}
+
+}  // namespace kvcachefs

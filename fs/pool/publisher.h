@@ -1,0 +1,96 @@
+// Write-back: a thread that publishes sealed files on the pool, and takes away there what was taken away here.
+//
+//     seal, rename ──► catalog: to be published ──► on the pool, others are told, the copy is recorded
+//     unlink, rename ──► catalog: tombstone ──► into the pool's trash, others are told
+//
+// Both queues are tables of the catalog: a restart goes on with them, and a pool that is away for long costs no memory.
+// A tombstone comes before what is published anew under its path. Of blocks an ancestor comes before its descendants, so
+// that whoever finds a block on the pool finds those before it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "backend/pool/pool_service.h"
+#include "backend/pool/pool_transfer.h"
+#include "fs/node/core.h"
+#include "fs/pool/pool_counts.h"
+#include "fs/pool/shared_name.h"
+
+namespace kvcachefs {
+
+class Publisher {
+ public:
+  Publisher(Core& core, PoolService& service) : core_(core), service_(service) {}
+  ~Publisher() { stop(); }
+  Publisher(const Publisher&) = delete;
+  Publisher& operator=(const Publisher&) = delete;
+
+  void start();
+  // What is queued waits for the next run.
+  void stop();
+  // There is something to do. Any thread; never waits.
+  void wake();
+
+  void add_counts(PoolCounts& counts) const;
+
+ private:
+  static constexpr std::size_t kBatch = 256;
+  // After a failure, and to see whether the pool is there.
+  static constexpr std::chrono::milliseconds kPause{500};
+  static constexpr std::chrono::milliseconds kCallDeadline{5000};
+  // Of a publication: kCallDeadline, and the size at this rate.
+  static constexpr std::uint64_t kSlowestRate = 5'000'000;  // bytes a second
+
+  struct Candidate;
+  struct Seen;
+  // kGone: there is nothing to be published (any more). kUnsealed: its seal has it looked at again.
+  enum class Outcome : std::uint8_t { kDone, kGone, kUnsealed, kLater };
+
+  void run();
+  // False: something is left that could not be done now.
+  Result<bool> pass();
+  Result<bool> remove_names();
+  Result<bool> has_more_below(const std::string& directory);
+  Result<bool> publish_files();
+  Result<std::vector<InodeNumber>> in_order(std::vector<InodeNumber> numbers);
+  Result<Outcome> publish_one(InodeNumber number);
+  Result<Outcome> publish_found(Candidate&& found);
+  Result<std::optional<Candidate>> find_candidate(InodeNumber number);
+  struct Standing {
+    bool has_name = false;
+    bool is_same = false;
+    std::optional<PoolCopy> copy;
+  };
+  Result<Standing> look_again(const Candidate& file);
+  static void put_copy(const Candidate& file, const Standing& standing,
+                       const PoolStatus& status, Edit& edit);
+  Result<bool> is_at_its_path(const Candidate& file);
+  Result<bool> note_copy(const Candidate& file, const PoolStatus& status);
+  Result<Outcome> record(const Candidate& file, const Published& published,
+                         std::uint64_t noted);
+  void describe_directories(const SharedName& shared, InodeNumber directory);
+  Result<Seen> see(InodeNumber number);
+  Result<Seen> see_locked(const InodePtr& inode);
+  Result<Outcome> forget(InodeNumber number, const Seen& seen);
+  [[nodiscard]] bool stopping();
+
+  Core& core_;
+  PoolService& service_;
+  std::atomic<std::uint64_t> published_{0};
+  std::atomic<std::uint64_t> published_bytes_{0};
+  std::atomic<std::uint64_t> duplicates_{0};
+  std::atomic<std::uint64_t> removed_{0};
+  std::atomic<std::uint64_t> failed_{0};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool pending_ = true;  // the last run may have left something
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace kvcachefs

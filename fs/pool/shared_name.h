@@ -1,0 +1,30 @@
+// Which names are shared through the pool, and where they stand there: at their own paths.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "fs/known/knowledge.h"
+
+namespace kvcachefs {
+
+struct SharedName {
+  std::string path;  // on the pool, and relative to the root of the mount
+  std::uint64_t path_hash = 0;
+  // The name says what is in the file (a block of KV cache): one copy is as good as another. Else the last one
+  // that was published stands.
+  bool is_block = false;
+};
+
+// nullopt: it stays on this node (temporaries, session/, what is too deep), or its directory is gone. Not under an
+// inode's lock.
+[[nodiscard]] std::optional<SharedName> shared_name(Knowledge& knowledge, InodeNumber directory,
+                                                    std::string_view name);
+// The same for an inode's first name: extra hard links stay on this node. Errors: EIO, EBADMSG.
+[[nodiscard]] Result<std::optional<SharedName>> shared_name_of(Catalog& catalog,
+                                                               Knowledge& knowledge,
+                                                               InodeNumber inode);
+
+}  // namespace kvcachefs

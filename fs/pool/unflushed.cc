@@ -1,0 +1,82 @@
+#include "fs/pool/unflushed.h"
+
+#include <functional>
+#include <vector>
+
+#include "fs/life/states.h"
+#include "fs/pool/shared_name.h"
+
+namespace kvcachefs {
+namespace {
+
+constexpr std::size_t kBatch = 1024;
+// That are looked at, of each kind.
+constexpr std::size_t kMostSeen = 65'536;
+
+bool is_below(std::string_view path, std::string_view top) noexcept {
+  return top.empty() ||
+         (path.starts_with(top) && (path.size() == top.size() || path[top.size()] == '/'));
+}
+
+Result<bool> is_going_there(Core& core, std::string_view top, InodeNumber number,
+                            bool is_sealed) {
+  const auto shared = TRY(shared_name_of(core.catalog, core.knowledge, number));
+  if (!shared || !is_below(shared->path, top)) return false;
+  const Result<InodePtr> inode = core.table.get(number);
+  if (!inode.ok() || !(*inode)->is_file()) return false;
+  // Who writes to it has not closed it.
+  const std::lock_guard lock((*inode)->mutex);
+  return (*inode)->writers == 0 && (*inode)->record.nlink > 0 &&
+         is_unsealed((*inode)->record.state) != is_sealed;
+}
+
+using List = std::function<Result<std::vector<InodeNumber>>(InodeNumber after)>;
+
+// Of files that are sealed, or of those that are not: a list may have both.
+Result<void> count_files(Core& core, std::string_view top, const List& list, bool are_sealed,
+                         Unflushed& out) {
+  InodeNumber after = 0;
+  for (std::size_t seen = 0; seen < kMostSeen; seen += kBatch) {
+    const std::vector<InodeNumber> numbers = TRY(list(after));
+    for (const InodeNumber number : numbers) {
+      if (number >= out.before) return {};
+      if (TRY(is_going_there(core, top, number, are_sealed))) ++out.files;
+    }
+    if (numbers.size() < kBatch) return {};
+    after = numbers.back();
+  }
+  out.more = true;
+  return {};
+}
+
+Result<void> count_removed(Core& core, std::string_view top, Unflushed& out) {
+  std::string after;
+  for (std::size_t seen = 0; seen < kMostSeen; seen += kBatch) {
+    const auto batch = TRY(core.catalog.list_tombstones(after, kBatch));
+    for (const auto& [path, tombstone] : batch)
+      if (is_below(path, top)) ++out.removed;
+    if (batch.size() < kBatch) return {};
+    after = batch.back().first;
+  }
+  out.more = true;
+  return {};
+}
+
+}  // namespace
+
+Result<Unflushed> count_unflushed(Core& core, std::string_view path, InodeNumber before) {
+  Unflushed out{.before = before == 0 ? core.catalog.coming_id() : before};
+  // A file that is sealed meanwhile goes from the first list to the second.
+  TRY(count_files(
+      core, path,
+      [&core](InodeNumber after) { return core.catalog.list_unsealed(after, kBatch); }, false,
+      out));
+  TRY(count_files(
+      core, path,
+      [&core](InodeNumber after) { return core.catalog.list_to_publish(after, kBatch); }, true,
+      out));
+  TRY(count_removed(core, path, out));
+  return out;
+}
+
+}  // namespace kvcachefs

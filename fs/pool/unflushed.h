@@ -1,0 +1,24 @@
+// What of a mount, or of a part of it, is not on the pool yet. For `kvcachefs flush`.
+//
+// Any thread; a look takes some tenths of a second at most.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "fs/node/core.h"
+
+namespace kvcachefs {
+
+struct Unflushed {
+  std::uint64_t files = 0;  // closed ones that the pool does not have, or not as they are here
+  std::uint64_t removed = 0;  // names that were taken away here and are still there
+  bool more = false;          // that many at least
+  InodeNumber before = 0;     // of files that were there at the first look
+};
+
+// `path`: relative to the root; the file, or all below the directory. `before`: of the look before, 0 at the first.
+// Errors: EIO, EBADMSG.
+Result<Unflushed> count_unflushed(Core& core, std::string_view path, InodeNumber before);
+
+}  // namespace kvcachefs

@@ -1,0 +1,103 @@
+// What stands on a pool is counted, and the coldest of it found, over each kind of pool.
+#include "backend/pool/pool_tally.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/pool/pool_format.h"
+#include "backend/pool/pool_members.h"
+#include "backend/pool/pool_sweep.h"
+#include "tests/fakes/expect_result.h"
+#include "tests/servers/pool_places.h"
+
+namespace kvcachefs {
+namespace {
+
+using testing::soon;
+
+constexpr std::int64_t kMinute = 60 * kNanosPerSecond;
+
+std::vector<std::string> paths(const PoolTally& tally) {
+  std::vector<std::string> out;
+  for (const PoolColdFile& file : tally.coldest()) out.push_back(file.path);
+  return out;
+}
+
+TEST(PoolTally, TheOldestUseGoesFirstAndAChainFromItsEnd) {
+  PoolTally tally(100);
+  tally.add({.path = "new", .fileid = 1, .size = 1, .used = 9 * kMinute, .written = 0});
+  for (int i = 0; i < 3; ++i)
+    tally.add({.path = "chain" + std::to_string(i),
+               .fileid = 2,
+               .size = 1,
+               .used = 3 * kMinute + i,
+               .written = kMinute + i});
+  tally.add({.path = "old", .fileid = 3, .size = 1, .used = kMinute, .written = kMinute});
+  EXPECT_EQ((std::vector<std::string>{"old", "chain2", "chain1", "chain0", "new"}),
+            paths(tally));
+  EXPECT_EQ(5u, tally.files());
+  EXPECT_EQ(5u, tally.bytes());
+}
+
+TEST(PoolTally, RemembersNoMoreThanIsWanted) {
+  PoolTally tally(10);
+  for (int i = 1000; i > 0; --i)
+    tally.add({.path = std::to_string(i), .fileid = 1, .size = 4, .used = i * kMinute});
+  EXPECT_EQ((std::vector<std::string>{"1", "2", "3"}), paths(tally));
+  EXPECT_EQ(4000u, tally.bytes());
+  PoolTally small(UINT64_MAX);
+  for (std::size_t i = 0; i < 2 * PoolTally::kMostCold; ++i)
+    small.add({.path = std::to_string(i), .fileid = 1, .size = 1, .used = 0, .written = 0});
+  EXPECT_EQ(PoolTally::kMostCold, small.coldest().size());
+}
+
+TEST(PoolTally, WhatMayNotGoIsCountedAlone) {
+  PoolTally tally(10, std::make_shared<const PoolTally::Numbers>(PoolTally::Numbers{1, 2}));
+  for (std::uint64_t i = 1; i <= 3; ++i)
+    tally.add({.path = std::to_string(i), .fileid = i, .size = 4});
+  EXPECT_EQ(std::vector<std::string>{"3"}, paths(tally));
+  EXPECT_EQ(12u, tally.bytes());
+}
+
+class PoolTallies : public testing::PoolTest {};
+
+TEST_P(PoolTallies, CountsItsOwnTopsAndNotTheService) {
+  const Uuid node = *parse_uuid("01234567-89ab-cdef-0123-456789abcdef");
+  ASSERT_OK(join_pool(*session_, node, soon()));
+  const std::string root = place_->root();
+  for (const char* directory : {"/mine/a/b", "/mine/c", "/other"})
+    std::filesystem::create_directories(root + directory);
+  for (const char* file : {"/mine/f", "/mine/a/f", "/mine/a/b/f", "/other/f", "/top"})
+    std::ofstream(root + file) << std::string(100, 'x');
+  PoolTally tally(UINT64_MAX);
+  std::vector<std::string> left = {""};
+  while (!left.empty()) {
+    const std::string path = left.back();
+    left.pop_back();
+    const Result<std::vector<std::string>> below = tally_directory(
+        *session_, path, [](std::string_view top) { return top != "other"; }, tally, soon());
+    ASSERT_OK(below);
+    left.insert(left.end(), below->begin(), below->end());
+  }
+  EXPECT_EQ(4u, tally.files());
+  EXPECT_EQ(400u, tally.bytes());
+  EXPECT_OK(tally_directory(
+      *session_, "gone", [](std::string_view) { return true; }, tally, soon()));
+
+  const Result<PoolStatus> file = session_->status("mine/f", soon());
+  ASSERT_OK(file);
+  EXPECT_EQ(0u, trash_bytes(*session_, soon()).value());
+  ASSERT_OK(put_into_trash(*session_, "mine/f", file->fileid, kMinute, node, 1, soon()));
+  EXPECT_EQ(100u, trash_bytes(*session_, soon()).value());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PoolTallies, ::testing::ValuesIn(testing::pool_places()),
+                         [](const auto& each) { return each.param.name; });
+
+}  // namespace
+}  // namespace kvcachefs

@@ -1,0 +1,306 @@
+// Publication and loads, over each kind of pool.
+#include "backend/pool/pool_transfer.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backend/base/crc32c.h"
+#include "backend/base/unique_fd.h"
+#include "tests/fakes/expect_result.h"
+#include "tests/fakes/seed.h"
+#include "tests/servers/pool_places.h"
+
+namespace kvcachefs {
+namespace {
+
+using testing::soon;
+
+const Uuid kNode = *parse_uuid("01234567-89ab-cdef-0123-456789abcdef");
+const Uuid kOther = *parse_uuid("01234567-89ab-cdef-0123-456789abcd00");
+
+// A local copy: a file without a name.
+class Local {
+ public:
+  explicit Local(std::string bytes = {}) : fd_(::open("/var/tmp", O_TMPFILE | O_RDWR, 0600)) {
+    EXPECT_TRUE(fd_.valid());
+    EXPECT_EQ(static_cast<ssize_t>(bytes.size()),
+              ::pwrite(fd_.get(), bytes.data(), bytes.size(), 0));
+    for (std::size_t at = 0; at < bytes.size(); at += kPoolChunk)
+      sums_.push_back(
+          crc32c(0, std::as_bytes(std::span(bytes).subspan(
+                        at, std::min<std::size_t>(kPoolChunk, bytes.size() - at)))));
+    size_ = bytes.size();
+  }
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  [[nodiscard]] const std::vector<std::uint32_t>& sums() const noexcept { return sums_; }
+  [[nodiscard]] PoolSource as(std::string path) const {
+    return {.path = std::move(path),
+            .fd = fd(),
+            .size = size_,
+            .chunk_crc32c = sums_,
+            .uid = 1000,
+            .gid = 1001,
+            .mode = 0640};
+  }
+  [[nodiscard]] std::string bytes() const {
+    struct stat status {};
+    EXPECT_EQ(0, ::fstat(fd(), &status));
+    std::string read(static_cast<std::size_t>(status.st_size), '\0');
+    EXPECT_EQ(status.st_size, ::pread(fd(), read.data(), read.size(), 0));
+    return read;
+  }
+
+ private:
+  UniqueFd fd_;
+  std::vector<std::uint32_t> sums_;
+  std::uint64_t size_ = 0;
+};
+
+class PoolTransfer : public testing::PoolTest {
+ protected:
+  static std::string random_bytes(std::size_t size) {
+    std::mt19937_64 chance(testing::test_seed());
+    std::string bytes(size, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(chance());
+    return bytes;
+  }
+  Result<Published> put(const Local& local, const std::string& path, std::uint64_t number,
+                        const Uuid& node = kNode) {
+    return publish(*session_, local.as(path), node, number, soon());
+  }
+  Result<Fetched> get(const std::string& path, const Local& local) {
+    return fetch(*session_, path, local.fd(), {}, soon());
+  }
+  // Regular files below the service directory's tmp.
+  std::size_t temporaries() const {
+    std::size_t files = 0;
+    const std::filesystem::path tmp = place_->root() + "/.kvcachefs/tmp";
+    if (std::filesystem::exists(tmp))
+      for (const auto& entry : std::filesystem::recursive_directory_iterator(tmp))
+        files += entry.is_regular_file() ? 1 : 0;
+    return files;
+  }
+};
+
+TEST_P(PoolTransfer, WhatWasPublishedIsFetched) {
+  std::uint64_t number = 0;
+  for (const std::size_t size :
+       {0UL, 5UL, kPoolChunk, kTransferBytes + 1, 3 * kTransferBytes}) {
+    const Local local(random_bytes(size));
+    const std::string path = "model/ab/" + std::to_string(size) + ".bin";
+    const Result<Published> published = put(local, path, ++number);
+    ASSERT_OK(published);
+    EXPECT_FALSE(published->is_duplicate);
+    std::ifstream plain(below(path), std::ios::binary);
+    const std::string there((std::istreambuf_iterator<char>(plain)), {});
+    EXPECT_TRUE(there == local.bytes()) << "the pool is readable without us";
+
+    const Local copy;
+    std::vector<std::uint64_t> parts;
+    const Result<Fetched> fetched = fetch(
+        *session_, path, copy.fd(),
+        [&](std::uint64_t bytes) {
+          parts.push_back(bytes);
+          return true;
+        },
+        soon());
+    ASSERT_OK(fetched);
+    EXPECT_TRUE(copy.bytes() == local.bytes());
+    EXPECT_EQ(local.sums(), fetched->chunk_crc32c);
+    ASSERT_TRUE(fetched->sums.has_value());
+    EXPECT_EQ(1000u, fetched->sums->uid);
+    EXPECT_EQ(1001u, fetched->sums->gid);
+    EXPECT_EQ(0640u, fetched->sums->mode);
+    EXPECT_EQ(size == 0 ? 0 : (size - 1) / kTransferBytes + 1, parts.size());
+    EXPECT_EQ(size, parts.empty() ? 0 : parts.back());
+  }
+  EXPECT_EQ(0u, temporaries());
+}
+
+TEST_P(PoolTransfer, TheFirstOfTwoStays) {
+  const Local first(random_bytes(300'000));
+  const Local second(random_bytes(400'000));
+  ASSERT_OK(put(first, "block", 1));
+  const Result<Published> published = put(second, "block", 1, kOther);
+  ASSERT_OK(published);
+  EXPECT_TRUE(published->is_duplicate);
+  EXPECT_EQ(300'000u, published->status.size);
+  const Local copy;
+  ASSERT_OK(get("block", copy));
+  EXPECT_TRUE(copy.bytes() == first.bytes());
+  EXPECT_EQ(0u, temporaries());
+}
+
+TEST_P(PoolTransfer, ManyNodesPublishOneName) {
+  std::vector<std::thread> threads;
+  std::atomic<int> first{0};
+  for (int i = 0; i < 6; ++i) {
+    threads.emplace_back([&, i] {
+      const Result<std::unique_ptr<PoolSession>> session = place_->open();
+      ASSERT_OK(session);
+      Uuid node = kNode;
+      node[0] = static_cast<std::uint8_t>(i);
+      for (int n = 0; n < 20; ++n) {
+        const Local local(std::string(100'000, static_cast<char>('a' + i)));
+        const Result<Published> published =
+            publish(**session, local.as("d/" + std::to_string(n)), node,
+                    static_cast<std::uint64_t>(n), soon());
+        ASSERT_OK(published);
+        if (!published->is_duplicate) ++first;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(20, first);
+  for (int n = 0; n < 20; ++n) {
+    const Local copy;
+    const Result<Fetched> fetched = get("d/" + std::to_string(n), copy);
+    ASSERT_OK(fetched);
+    EXPECT_TRUE(fetched->sums.has_value());
+    const std::string bytes = copy.bytes();
+    ASSERT_EQ(100'000u, bytes.size());
+    EXPECT_EQ(bytes.npos, bytes.find_first_not_of(bytes.front()));
+  }
+  EXPECT_EQ(0u, temporaries());
+}
+
+TEST_P(PoolTransfer, ATryWhoseAnswerWasLostIsRecognised) {
+  const Local local(random_bytes(1000));
+  // As it is left when the LINK was made and its answer never came.
+  const std::string temporary = pool_temporary_path(kNode, 7);
+  ASSERT_OK(make_directories(*session_, temporary.substr(0, temporary.rfind('/')), soon()));
+  const Result<PoolFilePtr> file = session_->create(temporary, 0640, soon());
+  ASSERT_OK(file);
+  const std::string bytes = local.bytes();
+  ASSERT_OK(
+      session_->write(**file, 0, std::as_bytes(std::span(bytes)), PoolWrite::kNow, soon()));
+  ASSERT_OK(session_->link(**file, "block", soon()));
+  const Result<Published> published = put(local, "block", 7);
+  ASSERT_OK(published);
+  EXPECT_FALSE(published->is_duplicate);
+  EXPECT_EQ((*file)->status().fileid, published->status.fileid);
+  EXPECT_EQ(0u, temporaries());
+}
+
+TEST_P(PoolTransfer, AnUnfinishedTryIsWrittenAnew) {
+  const std::string temporary = pool_temporary_path(kNode, 7);
+  ASSERT_OK(make_directories(*session_, temporary.substr(0, temporary.rfind('/')), soon()));
+  for (const char* suffix : {"", ".sums"})
+    ASSERT_OK(session_->create(temporary + suffix, 0600, soon()));
+  const Local local(random_bytes(1000));
+  ASSERT_OK(put(local, "block", 7));
+  const Local copy;
+  ASSERT_OK(get("block", copy));
+  EXPECT_TRUE(copy.bytes() == local.bytes());
+  EXPECT_EQ(0u, temporaries());
+}
+
+TEST_P(PoolTransfer, ADamagedLocalCopyIsNotPublished) {
+  const Local local(random_bytes(kPoolChunk + 10));
+  const char other = static_cast<char>(local.bytes().back() ^ 1);
+  ASSERT_EQ(1, ::pwrite(local.fd(), &other, 1, kPoolChunk + 9));
+  EXPECT_ERROR(EILSEQ, put(local, "block", 1));
+  EXPECT_ERROR(ENOENT, session_->status("block", soon()));
+  EXPECT_EQ(0u, temporaries());
+}
+
+TEST_P(PoolTransfer, DamageOnThePoolIsNoticed) {
+  const Local local(random_bytes(kPoolChunk + 10));
+  ASSERT_OK(put(local, "block", 1));
+  // Bytes that change without their file's times, as a disk's do.
+  struct stat before {};
+  ASSERT_EQ(0, ::stat(below("block").c_str(), &before));
+  {
+    std::fstream file(below("block"), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(100);
+    file.put(static_cast<char>(local.bytes()[100] ^ 4));
+  }
+  const timespec times[] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(0, ::utimensat(AT_FDCWD, below("block").c_str(), times, 0));
+  const Local copy;
+  EXPECT_ERROR(EILSEQ, get("block", copy));
+}
+
+TEST_P(PoolTransfer, AnAdoptedFileHasNoChecksums) {
+  std::ofstream(below("adopted")) << "put there by hand";
+  const Local copy;
+  const Result<Fetched> fetched = get("adopted", copy);
+  ASSERT_OK(fetched);
+  EXPECT_FALSE(fetched->sums.has_value());
+  EXPECT_EQ("put there by hand", copy.bytes());
+  EXPECT_EQ(1u, fetched->chunk_crc32c.size());
+}
+
+TEST_P(PoolTransfer, ChecksumsOfAChangedFileAreNotItsOwn) {
+  const Local local(random_bytes(1000));
+  const Result<Published> published = put(local, "block", 1);
+  ASSERT_OK(published);
+  std::ofstream(below("block")) << "another file";
+  const Local copy;
+  const Result<Fetched> fetched = get("block", copy);
+  ASSERT_OK(fetched);
+  EXPECT_FALSE(fetched->sums.has_value());
+  EXPECT_EQ("another file", copy.bytes());
+}
+
+TEST_P(PoolTransfer, AFileWithDamagedChecksumsIsNotReadAndIsReplaced) {
+  const Local local(random_bytes(1000));
+  ASSERT_OK(put(local, "block", 1));
+  const Result<PoolStatus> status = session_->status("block", soon());
+  ASSERT_OK(status);
+  const std::string sums = below(pool_sums_path(status->fileid));
+  const std::string whole = [&] {
+    std::ifstream file(sums, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }();
+  const Local copy;
+  // A flipped byte, a cut, another file's, nothing, far too much.
+  std::string flipped = whole;
+  flipped[70] = static_cast<char>(flipped[70] ^ 1);
+  const std::string others = encode_pool_sums({.fileid = status->fileid + 1,
+                                               .path_hash = 0,
+                                               .size = status->size,
+                                               .mtime = status->mtime,
+                                               .chunk_crc32c = {1}});
+  for (const std::string& bytes : {flipped, whole.substr(0, whole.size() - 1), others,
+                                   std::string(), std::string(kMostPoolSums + 1, 'x')}) {
+    std::ofstream(sums, std::ios::binary | std::ios::trunc) << bytes;
+    EXPECT_ERROR(EILSEQ, find_sums(*session_, *status, soon()));
+    EXPECT_ERROR(EILSEQ, get("block", copy));
+  }
+  // Of a block the first stays, but not if it is of no use.
+  const Result<Published> again = put(local, "block", 2);
+  ASSERT_OK(again);
+  EXPECT_FALSE(again->is_duplicate);
+  EXPECT_OK(get("block", copy));
+  EXPECT_TRUE(copy.bytes() == local.bytes());
+}
+
+TEST_P(PoolTransfer, EndsWhenItIsNotWanted) {
+  const Local local(random_bytes(3 * kTransferBytes));
+  ASSERT_OK(put(local, "block", 1));
+  const Local copy;
+  int parts = 0;
+  EXPECT_ERROR(ECANCELED, fetch(
+                              *session_, "block", copy.fd(),
+                              [&](std::uint64_t) { return ++parts < 2; }, soon()));
+  EXPECT_EQ(2, parts);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PoolTransfer, ::testing::ValuesIn(testing::pool_places()),
+                         [](const auto& each) { return each.param.name; });
+
+}  // namespace
+}  // namespace kvcachefs

@@ -1,0 +1,468 @@
+// Several mounts on one pool, over each kind of pool.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "backend/pool/pool_service.h"
+#include "fs/explain/evict.h"
+#include "tests/fakes/test_volume.h"
+#include "tests/servers/pool_places.h"
+
+namespace kvcachefs {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::must;
+using testing::TestVolume;
+
+// A server with a mount on the pool; runs until kill() or stop_cleanly(), and again after run().
+class Server {
+ public:
+  Server(testing::PoolPlace& place, std::uint8_t number, PoolOptions options = {})
+      : place_(place), number_(number), options_(options) {
+    run();
+  }
+  ~Server() { stop(); }
+
+  void run() {
+    Uuid node = *parse_uuid("01234567-89ab-cdef-0123-456789abcdef");
+    node[0] = number_;
+    service_ = std::make_unique<PoolService>(
+        [this](Deadline) { return place_.open(); },
+        PoolService::Options{
+            .node = node, .lease = 1000ms, .dead_after = 4000ms, .pool = pool_});
+    if (volume_ == nullptr) {
+      testing::TestVolumeOptions options;
+      options.volume.pool = service_.get();
+      options.volume.stage_bytes = 1 << 30;
+      options.volume.pool_options = options_;
+      volume_ = std::make_unique<TestVolume>(options);
+    } else {
+      volume_->set_pool(service_.get());
+      volume_->run();
+    }
+    volume_->start();
+  }
+  // Ends the run in order; nothing may be used until run().
+  void stop() {
+    if (service_ == nullptr) return;
+    volume_->stop_cleanly();
+    pool_ = service_->report().pool;
+    service_.reset();
+  }
+  [[nodiscard]] bool is_joined() const {
+    return service_->report().joined && service_->server_now() != 0;
+  }
+  void tell(const PoolLogRecord& record) { service_->tell(record); }
+  [[nodiscard]] PoolHealth health() const { return service_->client().health(); }
+  [[nodiscard]] std::size_t nodes() const { return service_->report().living; }
+  [[nodiscard]] PoolCounts counts() { return *(*volume_)->pool_counts(); }
+  TestVolume& operator*() noexcept { return *volume_; }
+  TestVolume* operator->() noexcept { return volume_.get(); }
+
+  // What a read of the path gives, or the errno.
+  std::string read(const std::string& path) {
+    const Result<std::string> bytes = volume_->read_path(path);
+    return bytes.ok() ? *bytes : "errno " + std::to_string(bytes.error().code);
+  }
+  [[nodiscard]] bool finds(const std::string& path) { return volume_->resolve(path).ok(); }
+
+ private:
+  testing::PoolPlace& place_;
+  const std::uint8_t number_;
+  const PoolOptions options_;
+  std::optional<Uuid> pool_;  // that the last run has joined
+  std::unique_ptr<PoolService> service_;
+  std::unique_ptr<TestVolume> volume_;
+};
+
+const std::string kMissing = "errno " + std::to_string(ENOENT);
+
+// A name that says what is in the file: the hash of its prefix.
+std::string block_name(int number) {
+  return "meta-llama-Llama-3.1-8B-Instruct@1@0@" + std::to_string(1000 + number) +
+         "3f2a11c0de@bfloat16.data";
+}
+
+class SharedVolumes : public ::testing::TestWithParam<testing::PoolPlaceMaker> {
+ protected:
+  SharedVolumes() : place_(GetParam().make()) {}
+  void SetUp() override {
+    ASSERT_TRUE(TestVolume::wait_for([&] { return knows_both(); }));
+  }
+
+  bool knows_both() {
+    return a_.is_joined() && b_.is_joined() && a_.nodes() == 2 && b_.nodes() == 2;
+  }
+  [[nodiscard]] std::string below(const std::string& path) const {
+    return place_->root() + "/" + path;
+  }
+  [[nodiscard]] std::string on_pool(const std::string& path) const {
+    std::ifstream file(below(path), std::ios::binary);
+    std::stringstream bytes;
+    bytes << file.rdbuf();
+    return bytes.str();
+  }
+  [[nodiscard]] bool is_on_pool(const std::string& path) const {
+    return std::filesystem::exists(below(path));
+  }
+  void put_on_pool(const std::string& path, const std::string& bytes) const {
+    std::ofstream(below(path), std::ios::binary) << bytes;
+  }
+
+  const std::unique_ptr<testing::PoolPlace> place_;
+  Server a_{*place_, 1};
+  Server b_{*place_, 2, {.writes = PoolWrites::kAll, .owner_uid = 7, .owner_gid = 8}};
+};
+
+TEST_P(SharedVolumes, WhatOneStoresAllFind) {
+  const std::string bytes(3'000'000, 'x');
+  const InodeNumber d = a_->mkdir(kRootInode, "d", 0750);
+  SetAttributes owner;
+  owner.uid = 1000;
+  owner.gid = 1001;
+  must((*a_)->set_attributes(d, owner, nullptr, TestVolume::kRoot));
+  EXPECT_FALSE(b_.finds("d"));
+  const InodeNumber stored = a_->store_file(d, "f", "f" + bytes);
+  owner.mode = 0600;
+  must((*a_)->set_attributes(stored, owner, nullptr, TestVolume::kRoot));
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("d/f"); }));
+  EXPECT_EQ("f" + bytes, on_pool("d/f"));
+
+  const struct stat found = b_->stat_of(must(b_->resolve("d/f")));
+  EXPECT_EQ(S_IFREG | 0600U, found.st_mode);
+  EXPECT_EQ(1000U, found.st_uid);
+  EXPECT_EQ(1001U, found.st_gid);
+  EXPECT_EQ(3'000'001, found.st_size);
+  EXPECT_EQ(DataState::kRemote, b_->state_of(must(b_->resolve("d/f"))));
+  const InodeNumber there = must(b_->resolve("d/f"));
+  EXPECT_EQ(OpenCost::kWaitsForPool, (*b_)->open_cost(there, O_RDONLY));
+  // TestVolume reads a MiB.
+  EXPECT_EQ(("f" + bytes).substr(0, 1 << 20), b_.read("d/f"));
+  EXPECT_EQ(OpenCost::kQuick, (*b_)->open_cost(there, O_RDONLY));
+  EXPECT_EQ(there, must(b_->resolve("d/f")));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_->state_of(there) == DataState::kSealed; }));
+  EXPECT_TRUE(TestVolume::wait_for([&] {
+    const auto found_d = b_->resolve("d");
+    return found_d.ok() && b_->stat_of(*found_d).st_uid == 1000U;
+  }));
+  EXPECT_EQ(1U, b_.counts().loaded);
+  // What came from there does not go there again.
+  EXPECT_EQ(0U, b_.counts().published);
+}
+
+TEST_P(SharedVolumes, WhatIsTakenAwayIsGoneEverywhere) {
+  a_->store_file(kRootInode, "f", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.read("f") == "bytes"; }));
+  EXPECT_OK((*a_)->unlink(kRootInode, "f"));
+  EXPECT_FALSE(a_.finds("f"));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !b_.finds("f"); }));
+  EXPECT_FALSE(is_on_pool("f"));
+  EXPECT_FALSE(a_.finds("f"));
+  // The name is free for another one.
+  b_->store_file(kRootInode, "f", "anew");
+  EXPECT_TRUE(TestVolume::wait_for([&] { return a_.read("f") == "anew"; }));
+}
+
+TEST_P(SharedVolumes, ATombstoneHidesWhatThePoolStillHas) {
+  a_->store_file(kRootInode, "f", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return is_on_pool("f"); }));
+  ASSERT_TRUE(TestVolume::wait_for(
+      [&] { return must(a_->catalog().find_pool_copy(must(a_->resolve("f")))).has_value(); }));
+  const auto copy = must(a_->catalog().find_pool_copy(must(a_->resolve("f"))));
+  Edit edit;
+  edit.put_tombstone("g", {.fileid = copy->fileid});
+  must(a_->catalog().commit(std::move(edit)));
+  std::filesystem::create_hard_link(below("f"), below("g"));
+  EXPECT_FALSE(a_.finds("g"));
+}
+
+TEST_P(SharedVolumes, ARenamedFileIsPublishedUnderItsNewName) {
+  const InodeNumber f = a_->store_file(kRootInode, "f", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("f"); }));
+  ASSERT_TRUE(
+      TestVolume::wait_for([&] { return must(a_->catalog().find_pool_copy(f)).has_value(); }));
+  must((*a_)->rename(kRootInode, "f", kRootInode, "g", 0));
+  EXPECT_FALSE(a_.finds("f"));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_.read("g") == "bytes" && !b_.finds("f"); }));
+  EXPECT_EQ("bytes", a_.read("g"));
+  // Bytes that are not here, and directories that others use, are not moved: tools copy.
+  a_->store_file(a_->mkdir(kRootInode, "d"), "h", "more");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("d/h"); }));
+  EXPECT_EQ(EXDEV, (*b_)->rename(must(b_->resolve("d")), "h", kRootInode, "h", 0).error().code);
+  EXPECT_EQ(EXDEV, (*b_)->rename(kRootInode, "d", kRootInode, "e", 0).error().code);
+  EXPECT_EQ("more", b_.read("d/h"));
+}
+
+TEST_P(SharedVolumes, OfBlocksTheFirstStays) {
+  a_->store_file(kRootInode, block_name(1), "first");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return is_on_pool(block_name(1)); }));
+  // Here nobody has looked it up: the runtime was sure that it had to compute it.
+  b_->store_file(kRootInode, block_name(1), "other");
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_.counts().duplicates == 1; }));
+  EXPECT_EQ("first", on_pool(block_name(1)));
+  EXPECT_EQ("first", a_.read(block_name(1)));
+  EXPECT_EQ(0U, b_.counts().published);
+}
+
+TEST_P(SharedVolumes, OfOtherNamesTheLastStays) {
+  a_->store_file(kRootInode, "config.json", "first");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.read("config.json") == "first"; }));
+  const Created made = a_->create(kRootInode, "config.json.tmp");
+  a_->write(*made.opened.file, "second");
+  a_->close(*made.opened.file);
+  must((*a_)->rename(kRootInode, "config.json.tmp", kRootInode, "config.json", 0));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_.read("config.json") == "second"; }));
+  EXPECT_EQ("second", on_pool("config.json"));
+  EXPECT_EQ("second", a_.read("config.json"));
+}
+
+TEST_P(SharedVolumes, WhatIsStoredAgainAndTakenAwayIsGone) {
+  const InodeNumber first = a_->store_file(kRootInode, block_name(1), "bytes");
+  ASSERT_TRUE(TestVolume::wait_for(
+      [&] { return must(a_->catalog().find_pool_copy(first)).has_value(); }));
+  // Before the second one is published; what it would have taken the place of is known.
+  a_->store_file(kRootInode, "second.tmp", "bytes");
+  must((*a_)->rename(kRootInode, "second.tmp", kRootInode, block_name(1), 0));
+  must((*a_)->unlink(kRootInode, block_name(1)));
+  EXPECT_FALSE(a_.finds(block_name(1)));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !is_on_pool(block_name(1)); }));
+  EXPECT_FALSE(a_.finds(block_name(1)));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !b_.finds(block_name(1)); }));
+}
+
+TEST_P(SharedVolumes, EachReplacementIsPublished) {
+  // Seal and publisher look at them whenever they like.
+  for (int i = 0; i < 30; ++i) {
+    const std::string text = "version " + std::to_string(i);
+    a_->store_file(kRootInode, "config.json.tmp", text);
+    if (i % 3 == 1) std::this_thread::sleep_for(std::chrono::milliseconds(i * 40));
+    must((*a_)->rename(kRootInode, "config.json.tmp", kRootInode, "config.json", 0));
+    if (i % 5 == 4) {
+      EXPECT_TRUE(TestVolume::wait_for([&] { return on_pool("config.json") == text; })) << i;
+    }
+  }
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_.read("config.json") == "version 29"; }));
+}
+
+TEST_P(SharedVolumes, WhatIsEvictedOnThePoolStaysWhereItIs) {
+  const InodeNumber f = a_->store_file(kRootInode, "f", "bytes");
+  ASSERT_TRUE(
+      TestVolume::wait_for([&] { return must(a_->catalog().find_pool_copy(f)).has_value(); }));
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("f"); }));
+  const PoolCopy copy = *must(a_->catalog().find_pool_copy(f));
+  // A third node evicts it.
+  Server c(*place_, 3);
+  ASSERT_TRUE(TestVolume::wait_for([&] { return a_.nodes() == 3 && b_.nodes() == 3; }));
+  std::filesystem::remove(below("f"));
+  c.tell({.change = PoolChange::kEvicted,
+          .path_hash = copy.path_hash,
+          .fileid = copy.fileid,
+          .size = copy.size});
+  EXPECT_TRUE(
+      TestVolume::wait_for([&] { return !must(a_->catalog().find_pool_copy(f)).has_value(); }));
+  EXPECT_EQ("bytes", a_.read("f"));
+  // Its bytes were not there.
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !b_.finds("f"); }));
+  c.stop();
+}
+
+TEST_P(SharedVolumes, WhatWasMissedIsAskedFor) {
+  a_->store_file(kRootInode, "config.json", "first");
+  a_->store_file(kRootInode, block_name(1), "block");
+  a_->store_file(kRootInode, "gone", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] {
+    return b_.read("config.json") == "first" && b_.read(block_name(1)) == "block" &&
+           b_.read("gone") == "bytes";
+  }));
+  b_.stop();
+  a_->rewrite(must(a_->resolve("config.json")), "second");
+  EXPECT_OK((*a_)->unlink(kRootInode, "gone"));
+  EXPECT_TRUE(TestVolume::wait_for(
+      [&] { return on_pool("config.json") == "second" && !is_on_pool("gone"); }));
+  b_.run();
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.is_joined(); }));
+  EXPECT_EQ("second", b_.read("config.json"));
+  EXPECT_EQ(kMissing, b_.read("gone"));
+  // The bytes of a block are here, and right.
+  EXPECT_EQ("block", b_.read(block_name(1)));
+}
+
+TEST_P(SharedVolumes, WhatIsToBeKeptOutlivesThePool) {
+  const InodeNumber f = a_->store_file(kRootInode, "f", "bytes");
+  must((*a_)->set_xattr(f, "user.kvcachefs.policy", "keep", 0, TestVolume::kRoot));
+  a_->store_file(kRootInode, "g", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return is_on_pool("f") && is_on_pool("g"); }));
+  ASSERT_TRUE(
+      TestVolume::wait_for([&] { return a_.counts().to_publish == 0 && is_on_pool("g"); }));
+  a_.stop();
+  std::filesystem::remove(below("f"));
+  std::filesystem::remove(below("g"));
+  a_.run();
+  ASSERT_TRUE(TestVolume::wait_for([&] { return a_.is_joined(); }));
+  EXPECT_EQ(kMissing, a_.read("g"));
+  EXPECT_EQ("bytes", a_.read("f"));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return on_pool("f") == "bytes"; }));
+}
+
+TEST_P(SharedVolumes, FilesOfOthersAreTakenOver) {
+  std::filesystem::create_directories(below("model/0"));
+  put_on_pool("model/0/" + block_name(1), "theirs");
+  std::filesystem::create_symlink("/etc/passwd", below("model/link"));
+  EXPECT_EQ("theirs", b_.read("model/0/" + block_name(1)));
+  const struct stat file = b_->stat_of(must(b_->resolve("model/0/" + block_name(1))));
+  EXPECT_EQ(S_IFREG | 0640U, file.st_mode);
+  EXPECT_EQ(7U, file.st_uid);
+  EXPECT_EQ(8U, file.st_gid);
+  EXPECT_EQ(S_IFDIR | 0750U, b_->stat_of(must(b_->resolve("model"))).st_mode);
+  EXPECT_EQ(kMissing, b_.read("model/link"));
+  EXPECT_EQ(kMissing, b_.read(".kvcachefs/pool"));
+}
+
+TEST_P(SharedVolumes, BlocksThatAreLookedUpCome) {
+  for (int i = 0; i < 20; ++i) a_->store_file(kRootInode, block_name(i), std::to_string(i));
+  a_->store_file(kRootInode, "config.json", "{}");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return a_.counts().published == 21; }));
+  for (int i = 0; i < 20; ++i)
+    EXPECT_TRUE(TestVolume::wait_for([&] { return b_.finds(block_name(i)); }));
+  EXPECT_TRUE(b_.finds("config.json"));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_.counts().loaded == 20; }));
+  EXPECT_EQ("7", b_.read(block_name(7)));
+  EXPECT_EQ(20U, b_.counts().loaded);
+  EXPECT_EQ(DataState::kRemote, b_->state_of(must(b_->resolve("config.json"))));
+}
+
+TEST_P(SharedVolumes, TemporariesStayWhereTheyAre) {
+  a_->store_file(kRootInode, block_name(1) + ".tmp", "a's");
+  b_->store_file(kRootInode, block_name(1) + ".tmp", "b's");
+  a_->store_file(kRootInode, "after", "");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("after"); }));
+  EXPECT_FALSE(is_on_pool(block_name(1) + ".tmp"));
+  EXPECT_EQ("a's", a_.read(block_name(1) + ".tmp"));
+  EXPECT_EQ("b's", b_.read(block_name(1) + ".tmp"));
+}
+
+TEST_P(SharedVolumes, ADamagedFileOfThePoolIsAMiss) {
+  a_->store_file(kRootInode, "f", std::string(400'000, 'x'));
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("f"); }));
+  struct stat before {};
+  ASSERT_EQ(0, ::stat(below("f").c_str(), &before));
+  {
+    std::fstream file(below("f"), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(300'000);
+    file.put('y');
+  }
+  const timespec times[2] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(0, ::utimensat(AT_FDCWD, below("f").c_str(), times, 0));
+  EXPECT_EQ(kMissing, b_.read("f"));
+  EXPECT_EQ(1U, b_.counts().missed);
+  EXPECT_EQ(400'000U, a_.read("f").size());
+}
+
+TEST_P(SharedVolumes, WhatWasEvictedComesAgain) {
+  b_->store_file(kRootInode, block_name(1), "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.counts().published == 1; }));
+  ASSERT_EQ(1U, must((*b_)->evict(block_name(1))).files);
+  EXPECT_EQ("bytes", b_.read(block_name(1)));
+  EXPECT_EQ(1U, b_.counts().loaded);
+}
+
+TEST_P(SharedVolumes, ARestartGoesOnWithWhatIsLeft) {
+  const InodeNumber gone = a_->store_file(kRootInode, "gone", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for(
+      [&] { return must(a_->catalog().find_pool_copy(gone)).has_value(); }));
+  const InodeNumber f = a_->store_file(kRootInode, "f", "late");
+  EXPECT_OK((*a_)->unlink(kRootInode, "gone"));
+  ASSERT_TRUE(TestVolume::wait_for([&] { return a_->state_of(f) == DataState::kSealed; }));
+  EXPECT_EQ("late", a_.read("f"));
+  a_.stop();
+  a_.run();
+  EXPECT_FALSE(a_.finds("gone"));
+  EXPECT_TRUE(
+      TestVolume::wait_for([&] { return b_.read("f") == "late" && !b_.finds("gone"); }));
+  EXPECT_FALSE(is_on_pool("gone"));
+}
+
+TEST_P(SharedVolumes, AListingShowsWhatOthersHave) {
+  const auto names_of = [](Server& server, InodeNumber directory) {
+    std::vector<std::string> names = server->names_in(directory);
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  a_->store_file(kRootInode, "a", "bytes");
+  a_->store_file(a_->mkdir(kRootInode, "d"), "f", "bytes");
+  b_->store_file(kRootInode, "b", "bytes");
+  const std::vector<std::string> all = {"a", "b", "d"};
+  EXPECT_TRUE(TestVolume::wait_for(
+      [&] { return names_of(a_, kRootInode) == all && names_of(b_, kRootInode) == all; }));
+  EXPECT_EQ(std::vector<std::string>{"f"}, names_of(b_, must(b_->resolve("d"))));
+  // Nothing was looked up but d.
+  EXPECT_EQ(std::nullopt, must(b_->catalog().find_dentry(kRootInode, "a")));
+  // Who goes on with a listing sees each name once, whatever he looks up meanwhile.
+  for (int i = 0; i < 100; ++i) put_on_pool("n" + std::to_string(i), "x");
+  std::multiset<std::string> seen;
+  std::uint64_t after = 0;
+  for (bool more = true; more;) {
+    more = false;
+    must((*b_)->list(kRootInode, after, false, [&](const ListedEntry& listed) {
+      if (more) return false;
+      more = true;
+      after = listed.entry.cookie;
+      seen.insert(listed.entry.name);
+      return true;
+    }));
+    if (more && seen.size() % 3 == 0)
+      static_cast<void>(b_.finds("n" + std::to_string(seen.size() % 100)));
+  }
+  EXPECT_EQ(105U, seen.size());
+  EXPECT_EQ(105U, std::set<std::string>(seen.begin(), seen.end()).size());
+  // What is taken away here is shown no more, whether the pool still has it or not.
+  EXPECT_TRUE(b_.finds("n7"));
+  EXPECT_OK((*b_)->unlink(kRootInode, "n7"));
+  const std::vector<std::string> left = names_of(b_, kRootInode);
+  EXPECT_EQ(0, std::count(left.begin(), left.end(), "n7"));
+  EXPECT_EQ(102U, left.size());
+}
+
+TEST_P(SharedVolumes, AnEmptyDirectoryIsNotThePoolThatWasJoined) {
+  a_->store_file(kRootInode, "f", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("f"); }));
+  b_.stop();
+  const std::string root = place_->root();
+  std::filesystem::rename(root, root + ".mounted");
+  std::filesystem::create_directory(root);
+  b_.run();
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_.health().last.code == ENOTCONN; }));
+  b_->store_file(kRootInode, "g", "more");
+  EXPECT_FALSE(b_.is_joined());
+  EXPECT_TRUE(std::filesystem::is_empty(root));
+  std::filesystem::remove(root);
+  std::filesystem::rename(root + ".mounted", root);
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_.read("f") == "bytes" && is_on_pool("g"); }));
+}
+
+TEST_P(SharedVolumes, ARemovedDirectoryGoesWhenNobodyUsesIt) {
+  const InodeNumber d = a_->mkdir(kRootInode, "d");
+  a_->store_file(d, "f", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("d/f"); }));
+  ASSERT_TRUE(
+      TestVolume::wait_for([&] { return must(a_->catalog().find_pool_copy(d)).has_value(); }));
+  EXPECT_OK((*a_)->unlink(d, "f"));
+  EXPECT_OK((*a_)->rmdir(kRootInode, "d"));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !is_on_pool("d"); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SharedVolumes, ::testing::ValuesIn(testing::pool_places()),
+                         [](const auto& each) { return each.param.name; });
+
+}  // namespace
+}  // namespace kvcachefs

@@ -1,0 +1,150 @@
+"""The pool's own budget: mounts that were told what it may hold evict what was used longest ago."""
+
+import os
+import random
+import time
+
+import pytest
+
+import kvmount
+import pools
+
+pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="pools of kvcachefs")
+
+MIB = 1 << 20
+SIZE = 32 * MIB
+
+
+def block(number):
+    """A name that says what is in the file."""
+    return f"meta-llama-Llama-3.1-8B-Instruct@1@0@{1000 + number}3f2a11c0de@bfloat16.data"
+
+
+def store(directory, name, data):
+    temporary = os.path.join(directory, name + ".tmp")
+    with open(temporary, "wb") as file:
+        file.write(data)
+    os.rename(temporary, os.path.join(directory, name))
+
+
+@pytest.fixture(params=["dir", "nfs"])
+def pool(request):
+    with pools.Pool(request.param) as made:
+        yield made
+
+
+def settled(pool, *mounts):
+    """Everything is published, and what is there fits."""
+    def is_so():
+        states = [pools.state(mount) for mount in mounts]
+        return (all(state["to_publish"] == 0 for state in states)
+                and pools.users_bytes(pool) <= SIZE * 9 // 10)
+    kvmount.wait_until(is_so, 60, "the pool is within its size")
+
+
+def test_the_pool_stays_within_its_size(pool):
+    rng = random.Random(kvmount.seed())
+    options = ["--pool-size", str(SIZE)]
+    with pools.node(pool, "a", options=options) as a, pools.node(pool, "b", options=options) as b:
+        pools.wait_until_joined(a, b)
+        # What others have put there: some KV of long ago, and something else.
+        os.makedirs(pool.path("foreign"))
+        for name in (block(1), "notes.txt"):
+            with open(pool.path("foreign", name), "wb") as file:
+                file.write(rng.randbytes(2 * MIB))
+            os.utime(pool.path("foreign", name), (1_000_000_000, 1_000_000_000))
+        os.makedirs(os.path.join(a.mnt, "kept"))
+        os.setxattr(os.path.join(a.mnt, "kept"), "user.kvcachefs.policy", b"keep")
+        kept = rng.randbytes(MIB)
+        store(os.path.join(a.mnt, "kept"), block(2), kept)
+        stored = {}
+        for number in range(100):
+            writer = rng.choice([a, b])
+            directory = f"model-{number % 5}"
+            os.makedirs(os.path.join(writer.mnt, directory), exist_ok=True)
+            stored[directory, block(number)] = (writer, rng.randbytes(MIB))
+            store(os.path.join(writer.mnt, directory), block(number),
+                  stored[directory, block(number)][1])
+        settled(pool, a, b)
+        kvmount.wait_until(lambda: all(pools.state(mount)["evicted"] > 0 for mount in (a, b)), 30,
+                           "each evicts what is its own")
+        # What is kept, and what nobody knows to be KV, stays.
+        assert os.path.exists(pool.path("kept", block(2)))
+        assert os.path.exists(pool.path("foreign", "notes.txt"))
+        assert not os.path.exists(pool.path("foreign", block(1)))
+        held = [key for key in stored if os.path.exists(pool.path(*key))]
+        assert held, "the pool was emptied"
+        # Who stored it has it still; the others have what the pool has, or a miss.
+        for key, (writer, data) in stored.items():
+            with open(os.path.join(writer.mnt, *key), "rb") as file:
+                assert file.read() == data
+            other = b if writer is a else a
+            try:
+                with open(os.path.join(other.mnt, *key), "rb") as file:
+                    assert file.read() == data
+            except FileNotFoundError:
+                pass
+        with open(os.path.join(b.mnt, "kept", block(2)), "rb") as file:
+            assert file.read() == kept
+        kvmount.wait_until(lambda: 0 < pools.state(a)["used"] <= SIZE, 30,
+                           "a knows what the pool holds")
+
+
+def test_what_is_used_stays(pool):
+    """A load says on the pool that the file is of use, whoever evicts."""
+    options = ["--pool-size", str(SIZE)]
+    with pools.node(pool, "b") as reader, pools.node(pool, "a", options=options) as a:
+        pools.wait_until_joined(a, reader)
+        os.makedirs(os.path.join(a.mnt, "model"))
+        for number in range(20):
+            store(os.path.join(a.mnt, "model"), block(number), os.urandom(MIB))
+        pools.wait_until_published(a, 20)
+        long_ago = time.time() - 3600
+        for number in range(20):
+            status = os.stat(pool.path("model", block(number)))
+            os.utime(pool.path("model", block(number)),
+                     ns=(int(long_ago * 1e9), status.st_mtime_ns))
+        for number in range(4):
+            path = os.path.join(reader.mnt, "model", block(number))
+            kvmount.wait_until(lambda path=path: os.path.exists(path), 10, f"{path} is found")
+            with open(path, "rb") as file:
+                assert len(file.read()) == MIB
+        for number in range(20, 30):
+            store(os.path.join(a.mnt, "model"), block(number), os.urandom(MIB))
+        settled(pool, a)
+        kvmount.wait_until(lambda: pools.state(a)["evicted"] > 0, 30, "something is evicted")
+        there = {number for number in range(30)
+                 if os.path.exists(pool.path("model", block(number)))}
+        assert set(range(4)) <= there and set(range(20, 30)) <= there
+        assert len(there) < 30
+
+
+def test_what_is_kept_does_not_hide_what_may_go(pool):
+    """The oldest half of the pool may not go."""
+    with pools.node(pool, "a", options=["--pool-size", str(SIZE)]) as a:
+        pools.wait_until_joined(a)
+        for directory in ("kept", "model"):
+            os.makedirs(os.path.join(a.mnt, directory))
+        os.setxattr(os.path.join(a.mnt, "kept"), "user.kvcachefs.policy", b"keep")
+        for number in range(16):
+            store(os.path.join(a.mnt, "kept"), block(number), os.urandom(MIB))
+        assert a.cli("flush", a.mnt).returncode == 0
+        for number in range(16):
+            path = pool.path("kept", block(number))
+            status = os.stat(path)
+            os.utime(path, ns=(10**18, status.st_mtime_ns))
+        for number in range(30):
+            store(os.path.join(a.mnt, "model"), block(number), os.urandom(MIB))
+        settled(pool, a)
+        assert sorted(os.listdir(pool.path("kept"))) == sorted(block(i) for i in range(16))
+        assert 0 < len(os.listdir(pool.path("model"))) < 16
+
+
+def test_without_a_size_nothing_goes(pool):
+    with pools.node(pool, "a") as a:
+        pools.wait_until_joined(a)
+        for number in range(40):
+            store(a.mnt, block(number), os.urandom(MIB))
+        pools.wait_until_published(a, 40)
+        assert pools.users_bytes(pool) == 40 * MIB
+        assert pools.state(a)["size"] == 0

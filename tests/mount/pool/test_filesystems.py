@@ -1,0 +1,66 @@
+"""Pools in directories of other filesystems than the nodes': a second real one, and a FUSE mount."""
+
+import os
+
+import pytest
+
+import kvmount
+import pools
+
+pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="pools of kvcachefs")
+
+
+def block(number):
+    """A name that says what is in the file."""
+    return f"meta-llama-Llama-3.1-8B-Instruct@1@0@{1000 + number}3f2a11c0de@bfloat16.data"
+
+
+def store(directory, name, data):
+    temporary = os.path.join(directory, name + ".tmp")
+    with open(temporary, "wb") as file:
+        file.write(data)
+    os.rename(temporary, os.path.join(directory, name))
+
+
+def load(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def share(root):
+    with pools.Pool("dir", root=root) as pool, pools.node(pool, "a") as a, \
+            pools.node(pool, "b") as b:
+        pools.wait_until_joined(a, b)
+        made = {block(number): os.urandom(1 + number * 40_000) for number in range(30)}
+        os.makedirs(os.path.join(a.mnt, "model"))
+        for name, data in made.items():
+            store(os.path.join(a.mnt, "model"), name, data)
+        assert a.cli("flush", a.mnt).returncode == 0
+        for name, data in made.items():
+            path = os.path.join(b.mnt, "model", name)
+            kvmount.wait_until(lambda path=path, data=data: load(path) == data, 20, name)
+        for name in list(made)[:10]:
+            os.unlink(os.path.join(b.mnt, "model", name))
+        assert b.cli("flush", b.mnt).returncode == 0
+        assert sorted(os.listdir(pool.path("model"))) == sorted(list(made)[10:])
+        done = a.cli("pool", "check", "--read", pool.uri)
+        assert done.returncode == 0, done
+
+
+def made(path):
+    os.mkdir(path)
+    return path
+
+
+def test_on_xfs():
+    with kvmount.LoopFs("xfs", 512 << 20) as disk:
+        share(made(os.path.join(disk.path, "pool")))
+
+
+def test_on_a_fuse_mount():
+    """One of ours, which other nodes know nothing of."""
+    with kvmount.Mount("below", options=["--policy", "keep"]) as below:
+        share(made(os.path.join(below.mnt, "pool")))

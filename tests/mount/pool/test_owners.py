@@ -1,0 +1,84 @@
+"""Who may read what others have stored: the owner and the mode that a file was stored with, on every node, whoever the
+server takes the nodes for."""
+
+import os
+
+import pytest
+
+import kvmount
+import pools
+
+pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="pools of kvcachefs")
+
+ALICE, BOB = 12345, 12346
+GROUP = 12400
+
+
+def store(directory, name, data, mode):
+    temporary = os.path.join(directory, name + ".tmp")
+    with open(temporary, "wb") as file:
+        file.write(data)
+        os.fchmod(file.fileno(), mode)
+    os.rename(temporary, os.path.join(directory, name))
+
+
+def load(path):
+    """The bytes, or the errno."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        return error.errno
+
+
+def read_as(uid, path, gid=None):
+    return kvmount.run_as(load, path, uid=uid, gid=gid)
+
+
+def test_a_pool_that_may_not_be_written_says_so():
+    with pools.Pool("nfs", squash="All_Squash") as pool, pools.node(pool, "a") as a:
+        kvmount.wait_until(lambda: pools.state(a)["not_joined_for"], 20, "it says why")
+        assert "Permission denied" in pools.state(a)["not_joined_for"]
+        assert "not joined yet: pool: " in a.cli("status", a.mnt).stdout
+        os.chmod(pool.root, 0o777)
+        pools.wait_until_joined(a)
+        assert pools.state(a)["not_joined_for"] is None
+
+
+@pytest.mark.parametrize("squash", ["No_Root_Squash", "Root_Squash", "All_Squash"])
+def test_owners_hold_on_every_node(squash):
+    with pools.Pool("nfs", squash=squash) as pool:
+        if squash != "No_Root_Squash":
+            os.chmod(pool.root, 0o777)  # Nobody may write there.
+        with pools.node(pool, "a") as a, pools.node(pool, "b") as b:
+            pools.wait_until_joined(a, b)
+            for mount in (a, b):
+                os.chmod(mount.mnt, 0o777)
+            kvmount.run_as(store, a.mnt, "mine.bin", b"of alice", 0o600, uid=ALICE)
+            kvmount.run_as(store, a.mnt, "ours.bin", b"of a group", 0o640, uid=ALICE, gid=GROUP)
+            kvmount.run_as(os.makedirs, os.path.join(a.mnt, "closed"), uid=ALICE)
+            kvmount.run_as(os.chmod, os.path.join(a.mnt, "closed"), 0o700, uid=ALICE)
+            kvmount.run_as(store, os.path.join(a.mnt, "closed"), "inside.bin", b"inside", 0o644,
+                           uid=ALICE)
+            done = a.cli("flush", a.mnt)
+            assert done.returncode == 0, (done, pools.state(a))
+            for mount in (a, b):
+                mine, ours, inside = (os.path.join(mount.mnt, name)
+                                      for name in ("mine.bin", "ours.bin", "closed/inside.bin"))
+                # First who may not: nothing is to be had by being first.
+                kvmount.wait_until(lambda mine=mine: read_as(BOB, mine) != 2, 20, "it is found")
+                assert read_as(BOB, mine) == 13
+                assert read_as(BOB, ours) == 13
+                kvmount.wait_until(lambda inside=inside: read_as(ALICE, inside) == b"inside", 20,
+                                   "the directory is found")
+                assert read_as(BOB, inside) == 13
+                assert read_as(ALICE, mine) == b"of alice"
+                assert read_as(BOB, ours, gid=GROUP) == b"of a group"
+                found = os.stat(mine)
+                assert (found.st_uid, found.st_mode & 0o7777) == (ALICE, 0o600)
+            # What another node stores over it is its own.
+            kvmount.run_as(store, b.mnt, "bobs.bin", b"of bob", 0o600, uid=BOB)
+            assert b.cli("flush", b.mnt).returncode == 0
+            theirs = os.path.join(a.mnt, "bobs.bin")
+            kvmount.wait_until(lambda: read_as(BOB, theirs) == b"of bob", 20, "it is found")
+            assert read_as(ALICE, theirs) == 13

@@ -1,0 +1,124 @@
+"""Pools for tests: a directory, or a real NFS server in front of one; and mounts on them."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+
+import kvmount
+
+SERVER = os.path.join(kvmount.TESTS, "servers", "nfs_server.sh")
+
+
+def free_ports():
+    """Two in a row that nobody has now."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
+
+
+class Pool:
+    """`with Pool("dir")` or `with Pool("nfs")`; .uri is what a mount is given, .root the directory."""
+
+    def __init__(self, kind, root=None, squash="No_Root_Squash"):
+        """`root`: a directory that is there; default: one of its own. `squash`: whom the server takes for nobody."""
+        self.kind = kind
+        self.root = root
+        self.squash = squash
+
+    def __enter__(self):
+        self.work = tempfile.mkdtemp(prefix="kvcachefs-pool-", dir="/var/tmp")
+        if self.root is None:
+            self.root = os.path.join(self.work, "export")
+            os.mkdir(self.root)
+        self.uri = f"dir://{self.root}"
+        if self.kind == "nfs":
+            self.server = os.path.join(self.work, "server")
+            os.mkdir(self.server)
+            self.port = free_ports()
+            self.uri = (f"nfs://127.0.0.1/export?nfsport={self.port}&mountport={self.port + 1}")
+            try:
+                self.up()
+            except BaseException:
+                self.__exit__()
+                raise
+        return self
+
+    def __exit__(self, *_):
+        if self.kind == "nfs":
+            self.resume()
+            subprocess.run([SERVER, "down", self.server], check=False, timeout=60)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def up(self, access="RW"):
+        subprocess.run([SERVER, "up", self.root, self.server, str(self.port)], check=True,
+                       timeout=60, env={**os.environ, "NFS_ACCESS": access,
+                                        "NFS_SQUASH": self.squash})
+
+    def pid(self):
+        """The server's process; None: there is none."""
+        said = subprocess.run([SERVER, "pid", self.server], check=True, timeout=60,
+                              capture_output=True, text=True).stdout.strip()
+        return int(said) if said else None
+
+    def _signal(self, number):
+        try:
+            os.kill(self.pid() or 0, number) if self.pid() else None
+        except ProcessLookupError:
+            pass
+
+    def stop(self):
+        """It answers nothing any more."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self):
+        self._signal(signal.SIGCONT)
+
+    def kill(self):
+        self._signal(signal.SIGKILL)
+
+    def path(self, *names):
+        return os.path.join(self.root, *names)
+
+
+def node(pool, name, **more):
+    """A mount on the pool, as a server would have it."""
+    return kvmount.Mount(name, options=["--pool", pool.uri, *more.pop("options", [])], **more)
+
+
+def state(mount):
+    """What the mount says of its pool."""
+    return mount.status()["pool"]
+
+
+def wait_until_joined(*mounts):
+    for mount in mounts:
+        kvmount.wait_until(lambda mount=mount: state(mount)["nodes"] == len(mounts), 20,
+                           f"{mount.name} knows {len(mounts)} nodes")
+
+
+def wait_until_published(mount, files):
+    kvmount.wait_until(lambda: state(mount)["published"] + state(mount)["duplicates"] >= files,
+                       30, f"{mount.name} has published {files} files")
+
+
+def users_bytes(pool):
+    """Bytes of the users' files there."""
+    total = 0
+    for where, directories, names in os.walk(pool.root):
+        if where == pool.root and ".kvcachefs" in directories:
+            directories.remove(".kvcachefs")
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(where, name)).st_size
+            except FileNotFoundError:
+                pass
+    return total

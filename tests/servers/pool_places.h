@@ -1,0 +1,79 @@
+// Where pools are, for the tests that hold for all of them: a directory of ext4, and a real NFS server.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/pool/dir_session.h"
+#include "backend/pool/nfs_session.h"
+#include "tests/fakes/expect_result.h"
+#include "tests/fakes/temp_dir.h"
+#include "tests/servers/nfs_server.h"
+
+namespace kvcachefs::testing {
+
+inline Deadline soon() { return std::chrono::steady_clock::now() + std::chrono::seconds{20}; }
+
+// A pool's directory as the server sees it, and sessions to it.
+class PoolPlace {
+ public:
+  virtual ~PoolPlace() = default;
+  virtual Result<std::unique_ptr<PoolSession>> open() = 0;
+  [[nodiscard]] std::string root() const { return dir_.path() + "/pool"; }
+
+ protected:
+  PoolPlace() { std::filesystem::create_directory(root()); }
+  const TempDir dir_;
+};
+
+class PoolInDirectory : public PoolPlace {
+ public:
+  Result<std::unique_ptr<PoolSession>> open() override { return open_dir_session(root()); }
+};
+
+class PoolOnNfs : public PoolPlace {
+ public:
+  Result<std::unique_ptr<PoolSession>> open() override {
+    return open_nfs_session(TRY(parse_pool_uri(server_.uri("/pool"))), soon());
+  }
+
+ private:
+  NfsServer server_{dir_.path(), dir_.path() + "-nfs"};
+};
+
+struct PoolPlaceMaker {
+  std::string name;
+  std::function<std::unique_ptr<PoolPlace>()> make;
+};
+inline void PrintTo(const PoolPlaceMaker& each, std::ostream* out) { *out << each.name; }
+
+inline std::vector<PoolPlaceMaker> pool_places() {
+  return {{"dir", [] { return std::make_unique<PoolInDirectory>(); }},
+          {"nfs", [] { return std::make_unique<PoolOnNfs>(); }}};
+}
+
+// A session to each kind of pool.
+class PoolTest : public ::testing::TestWithParam<PoolPlaceMaker> {
+ protected:
+  void SetUp() override {
+    Result<std::unique_ptr<PoolSession>> opened = place_->open();
+    ASSERT_OK(opened);
+    session_ = std::move(opened).value();
+  }
+  [[nodiscard]] std::string below(const std::string& path) const {
+    return place_->root() + "/" + path;
+  }
+
+  const std::unique_ptr<PoolPlace> place_ = GetParam().make();
+  std::unique_ptr<PoolSession> session_;
+};
+
+}  // namespace kvcachefs::testing

@@ -1,0 +1,146 @@
+#include "backend/pool/nfs_xdr.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "backend/pool/libnfs.h"
+#include "tests/fakes/seed.h"
+
+namespace kvcachefs {
+namespace {
+
+void put(std::string& bytes, std::uint32_t word) {
+  for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>(word >> shift & 0xff);
+}
+
+// As libnfs decodes an answer.
+template <class Value>
+bool decodes(std::string bytes, std::uint32_t (*decode)(ZDR*, Value*), Value* out) {
+  std::memset(static_cast<void*>(out), 0, sizeof(Value));
+  ZDR xdr{};
+  libnfs_zdrmem_create(&xdr, bytes.data(), static_cast<std::uint32_t>(bytes.size()),
+                       ZDR_DECODE);
+  const bool decoded = decode(&xdr, out) != 0;
+  libnfs_zdr_destroy(&xdr);
+  return decoded;
+}
+
+TEST(NfsXdr, LibnfsAsksIt) {
+  bound_xdr();
+  std::string handle;
+  put(handle, 8);
+  handle += "12345678";
+  nfs_fh3 out;
+  const std::uint64_t before = xdr_calls();
+  EXPECT_TRUE(decodes(handle, zdr_nfs_fh3, &out));
+  EXPECT_EQ(8u, out.data.data_len);
+  EXPECT_GT(xdr_calls(), before) << "this libnfs calls its own: answers are not bounded";
+}
+
+TEST(NfsXdr, LengthsThatDoNotHoldAreRefused) {
+  nfs_fh3 handle;
+  for (const std::uint32_t length :
+       {9u, 12u, 0x7fffffffu, 0x80000000u, 0xfffffff0u, 0xffffffffu}) {
+    std::string bytes;
+    put(bytes, length);
+    bytes += "12345678";
+    EXPECT_FALSE(decodes(bytes, zdr_nfs_fh3, &handle)) << length;
+    diropargs3 where;
+    std::string name;
+    put(name, 0);
+    name += bytes;
+    EXPECT_FALSE(decodes(name, zdr_diropargs3, &where)) << length;
+  }
+  // The last unit is not whole.
+  std::string cut;
+  put(cut, 5);
+  EXPECT_FALSE(decodes(cut + "12345", zdr_nfs_fh3, &handle));
+  EXPECT_TRUE(decodes(cut + std::string("12345\0\0\0", 8), zdr_nfs_fh3, &handle));
+  EXPECT_FALSE(decodes(std::string(), zdr_nfs_fh3, &handle));
+}
+
+TEST(NfsXdr, AListingWithoutEndIsRefused) {
+  std::string bytes;
+  put(bytes, NFS3_OK);
+  put(bytes, 0);                  // no attributes
+  bytes += std::string(8, '\0');  // the cookies' verifier
+  for (int i = 0; i < 100'000; ++i) {
+    put(bytes, 1);  // one more
+    bytes += std::string(8 + 4 + 8, '\0');
+  }
+  put(bytes, 0);
+  put(bytes, 1);
+  READDIR3res out;
+  EXPECT_FALSE(decodes(bytes, zdr_READDIR3res, &out));
+}
+
+template <class Value>
+void decode_noise(std::uint32_t (*decode)(ZDR*, Value*)) {
+  std::mt19937_64 chance(testing::test_seed());
+  for (int round = 0; round < 20'000; ++round) {
+    std::string bytes;
+    const std::size_t words = chance() % 60;
+    constexpr std::uint32_t kTelling[] = {0,  1,  2,          3,          5,
+                                          16, 64, 0x7fffffff, 0x80000000, 0xffffffff};
+    for (std::size_t i = 0; i < words; ++i)
+      put(bytes, chance() % 4 == 0 ? static_cast<std::uint32_t>(chance())
+                                   : kTelling[chance() % std::size(kTelling)]);
+    bytes.resize(bytes.size() - (bytes.empty() ? 0 : chance() % 4));
+    const auto out = std::make_unique<Value>();
+    static_cast<void>(decodes(bytes, decode, out.get()));
+  }
+}
+
+TEST(NfsXdr, NoiseIsDecodedOrNot) {
+  decode_noise(zdr_GETATTR3res);
+  decode_noise(zdr_LOOKUP3res);
+  decode_noise(zdr_READ3res);
+  decode_noise(zdr_WRITE3res);
+  decode_noise(zdr_CREATE3res);
+  decode_noise(zdr_MKDIR3res);
+  decode_noise(zdr_REMOVE3res);
+  decode_noise(zdr_RENAME3res);
+  decode_noise(zdr_LINK3res);
+  decode_noise(zdr_READDIR3res);
+  decode_noise(zdr_READDIRPLUS3res);
+  decode_noise(zdr_FSSTAT3res);
+  decode_noise(zdr_FSINFO3res);
+  decode_noise(zdr_COMMIT3res);
+  decode_noise(zdr_SETATTR3res);
+  decode_noise(zdr_mountres3);
+}
+
+std::uint32_t decode_nothing(ZDR*, void*, ...) { return TRUE; }
+
+TEST(NfsXdr, NoiseForAHeader) {
+  rpc_context* const rpc = rpc_init_context();
+  ASSERT_NE(nullptr, rpc);
+  std::mt19937_64 chance(testing::test_seed());
+  for (int round = 0; round < 20'000; ++round) {
+    std::string bytes;
+    put(bytes, 1);  // a number, and that it is an answer
+    put(bytes, 1);
+    for (int i = 0; i < 6; ++i)
+      put(bytes, chance() % 2 == 0 ? static_cast<std::uint32_t>(chance() % 3)
+                                   : static_cast<std::uint32_t>(chance()));
+    ZDR xdr{};
+    libnfs_zdrmem_create(&xdr, bytes.data(), static_cast<std::uint32_t>(bytes.size()),
+                         ZDR_DECODE);
+    rpc_msg message;
+    // As libnfs leaves it: with whatever was on the stack.
+    std::memset(static_cast<void*>(&message), 0x5a, sizeof message);
+    message.body.rbody.reply.areply.reply_data.results.where = nullptr;
+    message.body.rbody.reply.areply.reply_data.results.proc = decode_nothing;
+    static_cast<void>(libnfs_zdr_replymsg(rpc, &xdr, &message));
+    libnfs_zdr_destroy(&xdr);
+  }
+  rpc_destroy_context(rpc);
+}
+
+}  // namespace
+}  // namespace kvcachefs

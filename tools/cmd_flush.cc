@@ -1,0 +1,134 @@
+// kvcachefs flush [--timeout TIME] [--json] [PATH]
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "backend/base/units.h"
+#include "tools/answers.h"
+#include "tools/commands.h"
+#include "tools/mount_path.h"
+
+namespace kvcachefs {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kAskEvery{200};
+constexpr std::chrono::seconds kShowEvery{2};
+
+struct FlushArguments {
+  std::string path = ".";
+  std::string timeout = "60s";
+  bool json = false;
+};
+
+struct Left {
+  std::uint64_t files = 0;
+  std::uint64_t removed = 0;
+  bool more = false;
+  bool up = false;
+  [[nodiscard]] bool is_nothing() const noexcept { return files + removed == 0 && !more; }
+  bool operator==(const Left&) const = default;
+};
+
+std::string text_of(const Left& left) {
+  std::string text = counted(left.files, "file");
+  if (left.removed > 0) text += fmt::format(" and {}", counted(left.removed, "removed name"));
+  return text + (left.more ? " or more" : "");
+}
+
+void show_progress(const Left& left) {
+  static const bool is_terminal = ::isatty(STDERR_FILENO) == 1;
+  if (is_terminal) fmt::print(stderr, "\r\033[Kto be published: {}", text_of(left));
+}
+
+void end_progress() {
+  if (::isatty(STDERR_FILENO) == 1) fmt::print(stderr, "\r\033[K");
+}
+
+int finish(const FlushArguments& arguments, const Left& left) {
+  end_progress();
+  if (arguments.json)
+    fmt::print("{}\n", line_of({{"files", left.files},
+                                {"removed", left.removed},
+                                {"more", left.more},
+                                {"up", left.up}}));
+  if (left.is_nothing()) {
+    if (!arguments.json) fmt::print("all is on the pool\n");
+    return kExitOk;
+  }
+  complain(fmt::format(
+      "flush: {}: {} not on the pool after {} without progress{}: it goes on in the "
+      "background",
+      visible(arguments.path), text_of(left), arguments.timeout,
+      left.up ? "" : ", the pool is down"));
+  return kExitFailed;
+}
+
+int flush(const FlushArguments& arguments) {
+  const auto patience = parse_duration(arguments.timeout);
+  if (!patience) {
+    complain(fmt::format("flush: --timeout {}: write 30s, 5min or 1h", arguments.timeout));
+    return kExitUsage;
+  }
+  std::string problem;
+  const auto place = find_mount_path(arguments.path, problem);
+  if (!place) {
+    complain(problem);
+    return kExitFailed;
+  }
+  ControlRequest request;
+  request.command = "flush";
+  request.path = place->path;
+  Left last;
+  auto moved = Clock::now();
+  auto shown = Clock::time_point{};
+  while (true) {
+    const auto answer = ask_daemon(place->mount, request, problem);
+    if (!answer) {
+      end_progress();
+      complain(problem);
+      return kExitFailed;
+    }
+    const Left left{.files = count_in(*answer, "files"),
+                    .removed = count_in(*answer, "removed"),
+                    .more = is_true(*answer, "more"),
+                    .up = is_true(*answer, "up")};
+    const auto now = Clock::now();
+    if (!(left == last)) moved = now;
+    last = left;
+    if (left.is_nothing() || now - moved >= *patience) return finish(arguments, left);
+    if (now - shown >= kShowEvery) {
+      show_progress(left);
+      shown = now;
+    }
+    request.after = text_in(*answer, "next");
+    std::this_thread::sleep_for(kAskEvery);
+  }
+}
+
+}  // namespace
+
+void add_flush(CLI::App& app, int& exit_code) {
+  auto arguments = std::make_shared<FlushArguments>();
+  CLI::App* command = app.add_subcommand(
+      "flush", "Waits until what was closed is on the pool, and what was removed is not");
+  command
+      ->add_option(
+          "PATH", arguments->path,
+          "A file in a mount, or a directory with all below it. Default: where you are")
+      ->type_name("");
+  command
+      ->add_option("--timeout", arguments->timeout,
+                   "How long to wait without progress. Default: 60s")
+      ->type_name("TIME");
+  command->add_flag("--json", arguments->json, "One line of JSON instead of text");
+  command->callback([arguments, &exit_code] { exit_code = flush(*arguments); });
+}
+
+}  // namespace kvcachefs

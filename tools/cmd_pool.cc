@@ -1,0 +1,153 @@
+// kvcachefs pool init|status|check|gc URI
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "backend/base/clock.h"
+#include "backend/base/log.h"
+#include "backend/base/units.h"
+#include "backend/pool/open_session.h"
+#include "backend/pool/pool_check.h"
+#include "backend/pool/pool_members.h"
+#include "tools/commands.h"
+
+namespace kvcachefs {
+namespace {
+
+// Of one operation.
+constexpr std::chrono::milliseconds kEach = std::chrono::seconds{10};
+// As mounts see it.
+constexpr std::chrono::seconds kSilentAfter{15};
+
+Deadline soon() { return std::chrono::steady_clock::now() + kEach; }
+
+int fail_with(const std::string& uri, const Error& error) {
+  complain(fmt::format("pool: {}: {}: {}", uri, error.what, std::strerror(error.code)));
+  return kExitFailed;
+}
+
+void show(const PoolMember& member, UnixNanos now) {
+  const std::int64_t silent = std::max<std::int64_t>(now - member.beaten, 0) / kNanosPerSecond;
+  fmt::print("  node        {}: {}, lease {} s\n", format_uuid(member.node.node),
+             silent < kSilentAfter.count() ? "alive" : fmt::format("silent for {} s", silent),
+             member.node.lease.count() / 1000);
+  if (member.node.size > 0)
+    fmt::print("              evicts from {} on, has {} to look after\n",
+               format_size(member.node.size), format_size(member.node.used));
+}
+
+Result<void> init(PoolSession& session) {
+  // Nobody's: it makes no heartbeat.
+  const PoolSuperblock pool = TRY(join_pool(session, random_uuid(), soon()));
+  fmt::print("pool {}\n", format_uuid(pool.pool));
+  return {};
+}
+
+// As read_pool(); a directory that is none says so.
+Result<PoolSuperblock> find_pool(PoolSession& session) {
+  Result<PoolSuperblock> pool = read_pool(session, soon());
+  if (!pool.ok() && pool.error().code == ENOENT)
+    return fail(ENOENT, "no pool stands there (kvcachefs pool init makes one)");
+  return pool;
+}
+
+Result<void> show_status(PoolSession& session) {
+  const PoolSuperblock pool = TRY(find_pool(session));
+  const PoolSpace space = TRY(session.space(soon()));
+  const UnixNanos now = TRY(pool_time(session, soon()));
+  fmt::print("pool {}\n  space       {} free of {}\n", format_uuid(pool.pool),
+             format_size(space.available), format_size(space.total));
+  for (const PoolMember& member : TRY(list_members(session, soon()))) show(member, now);
+  return {};
+}
+
+Result<void> check(PoolSession& session, bool read, bool& is_well) {
+  static_cast<void>(TRY(find_pool(session)));
+  const auto found = [&is_well](std::string_view path, std::string_view what) {
+    is_well = false;
+    complain(fmt::format("pool: {}: {}", path, what));
+  };
+  const PoolCheck seen = TRY(check_pool_files(session, read, found, kEach));
+  fmt::print(
+      "{} files ({}) in {} directories: {} with checksums{}, {} put there by others, {} that "
+      "mounts do not show\n",
+      seen.files, format_size(seen.bytes), seen.directories, seen.described,
+      read ? fmt::format(" ({} damaged)", seen.damaged) : "", seen.files - seen.described,
+      seen.others);
+  return {};
+}
+
+Result<void> collect(PoolSession& session) {
+  static_cast<void>(TRY(find_pool(session)));
+  const UnixNanos now = TRY(pool_time(session, soon()));
+  const PoolGarbage gone = TRY(collect_pool_garbage(session, now, kEach));
+  fmt::print(
+      "removed: {} silent nodes, {} unfinished files, {} files of the trash, {} checksums "
+      "of files that are gone\n",
+      gone.nodes, gone.temporaries, gone.trash, gone.records);
+  return {};
+}
+
+struct Arguments {
+  std::string uri;
+  bool read = false;
+};
+using Act = std::function<Result<void>(PoolSession&, const Arguments&, bool& is_well)>;
+
+int act_on(const Arguments& arguments, const Act& act) {
+  // What matters is printed.
+  [[maybe_unused]] const auto opened = log_open({.file = "", .level = LogLevel::kOff});
+  const Result<PoolUri> uri = parse_pool_uri(arguments.uri);
+  if (!uri.ok()) {
+    complain(fmt::format("pool: '{}': {}: write dir:///PATH or nfs://HOST/EXPORT",
+                         arguments.uri, uri.error().what));
+    return kExitUsage;
+  }
+  Result<std::unique_ptr<PoolSession>> session = open_pool_session(*uri, soon());
+  if (!session.ok()) return fail_with(arguments.uri, session.error());
+  bool is_well = true;
+  const Result<void> done = act(**session, arguments, is_well);
+  if (!done.ok()) return fail_with(arguments.uri, done.error());
+  return is_well ? kExitOk : kExitFailed;
+}
+
+CLI::App* add(CLI::App& pool, const char* name, const char* help, int& exit_code,
+              const std::shared_ptr<Arguments>& arguments, Act act) {
+  CLI::App* command = pool.add_subcommand(name, help);
+  command->add_option("URI", arguments->uri, "dir:///PATH or nfs://HOST/EXPORT[/PATH]")
+      ->required();
+  command->callback(
+      [arguments, act = std::move(act), &exit_code] { exit_code = act_on(*arguments, act); });
+  return command;
+}
+
+}  // namespace
+
+void add_pool(CLI::App& app, int& exit_code) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* pool =
+      app.add_subcommand("pool", "Makes, shows, checks and cleans up a pool that mounts share");
+  pool->require_subcommand(1);
+  add(*pool, "init", "Makes a pool of the directory; mounts do so by themselves", exit_code,
+      arguments, [](PoolSession& session, const Arguments&, bool&) { return init(session); });
+  add(*pool, "status", "Shows its space, and who uses it", exit_code, arguments,
+      [](PoolSession& session, const Arguments&, bool&) { return show_status(session); });
+  add(*pool, "check", "Counts its files, and compares them with their checksums", exit_code,
+      arguments,
+      [](PoolSession& session, const Arguments& given, bool& is_well) {
+        return check(session, given.read, is_well);
+      })
+      ->add_flag("--read", arguments->read,
+                 wrap_help("Reads all files; without it their records alone are looked at"));
+  add(*pool, "gc",
+      "Removes what is left of mounts that ended an hour ago or more, and checksums of files "
+      "that "
+      "are gone",
+      exit_code, arguments,
+      [](PoolSession& session, const Arguments&, bool&) { return collect(session); });
+}
+
+}  // namespace kvcachefs
