@@ -233,6 +233,16 @@ def cpu_seconds(pid):
     return total / 1e9
 
 
+def is_stopped(pid):
+    """Whether every thread of process `pid` has taken its SIGSTOP."""
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError):  # A thread that has ended.
+            with open(f"/proc/{pid}/task/{task}/stat") as stat:
+                if stat.read().rpartition(") ")[2][0] != "T":
+                    return False
+    return True
+
+
 def rss_bytes(pid):
     """Resident set of process `pid`."""
     with open(f"/proc/{pid}/status") as status:

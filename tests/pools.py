@@ -76,8 +76,10 @@ class Pool:
             pass
 
     def stop(self):
-        """It answers nothing any more."""
+        """It answers nothing any more: every thread of it has stopped."""
         self._signal(signal.SIGSTOP)
+        pid = self.pid()
+        kvmount.wait_until(lambda: not pid or kvmount.is_stopped(pid), 10, "the server's threads to stop")
 
     def resume(self):
         self._signal(signal.SIGCONT)

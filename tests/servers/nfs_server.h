@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <thread>
 
 namespace kvcachefs::testing {
 
@@ -38,11 +39,12 @@ class NfsServer {
       throw std::runtime_error("the NFS server did not come up: see " + work_ + "/log");
   }
   void down() { static_cast<void>(run("down " + work_)); }
-  // SIGKILL, SIGSTOP, SIGCONT.
+  // SIGKILL, SIGSTOP, SIGCONT. Once SIGSTOP returns, none of its threads answers any more.
   void signal_it(int signal) const {
     pid_t pid = 0;
     std::ifstream(work_ + "/pid") >> pid;
-    if (pid > 0) ::kill(pid, signal);
+    if (pid <= 0 || ::kill(pid, signal) != 0 || signal != SIGSTOP) return;
+    while (!all_stopped(pid)) std::this_thread::yield();
   }
   [[nodiscard]] std::string uri(const std::string& below = {}) const {
     return fmt::format("nfs://127.0.0.1/export{}?nfsport={}&mountport={}", below, port_,
@@ -50,6 +52,19 @@ class NfsServer {
   }
 
  private:
+  // proc(5): the state follows the name, which ends with the last parenthesis.
+  static bool all_stopped(pid_t pid) {
+    std::error_code gone;
+    for (const auto& task :
+         std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), gone)) {
+      std::ifstream stat(task.path() / "stat");
+      std::string line;
+      std::getline(stat, line);
+      const std::size_t name_end = line.rfind(')');
+      if (name_end != std::string::npos && line.compare(name_end, 3, ") T") != 0) return false;
+    }
+    return true;
+  }
   static int run(const std::string& arguments) {
     const std::string command =
         std::string(KVCACHEFS_SERVERS) + "/nfs_server.sh " + arguments + " </dev/null";
