@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "backend/base/unique_fd.h"
 #include "backend/pool/pool_path.h"
@@ -57,11 +58,11 @@ class DirSession : public PoolSession {
  public:
   explicit DirSession(UniqueFd root) : root_(std::move(root)) {}
 
-  Result<PoolStatus> status(std::string_view path, Deadline /*deadline*/) override {
+  Result<PoolFound> find(std::string_view path, Deadline /*deadline*/) override {
     const UniqueFd fd = TRY(open_beneath(path, O_PATH | O_NOFOLLOW));
     struct stat status {};
     if (::fstat(fd.get(), &status) != 0) return fail_errno("pool: stat");
-    return status_of(status);
+    return PoolFound{.status = status_of(status), .file = nullptr};
   }
 
   Result<PoolStatus> status(PoolFile& file, Deadline /*deadline*/) override {
@@ -75,18 +76,23 @@ class DirSession : public PoolSession {
     return file_of(TRY(open_beneath(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW)));
   }
 
-  Result<std::size_t> read(PoolFile& file, std::uint64_t offset, std::span<std::byte> out,
-                           Deadline deadline) override {
-    std::size_t done = 0;
-    while (done < out.size()) {
+  Result<std::uint64_t> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
+                                   const PoolSink& sink, Deadline deadline) override {
+    std::vector<std::byte> part(
+        static_cast<std::size_t>(std::min<std::uint64_t>(size, kMostAtOnce)));
+    std::uint64_t done = 0;
+    while (done < size) {
       TRY(check(deadline));
-      const std::size_t most = std::min(out.size() - done, kMostAtOnce);
+      const auto most =
+          static_cast<std::size_t>(std::min<std::uint64_t>(size - done, part.size()));
       const ssize_t got =
-          ::pread(fd_of(file), out.data() + done, most, static_cast<off_t>(offset + done));
+          ::pread(fd_of(file), part.data(), most, static_cast<off_t>(offset + done));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return fail_errno("pool: read");
       if (got == 0) break;
-      done += static_cast<std::size_t>(got);
+      const auto count = static_cast<std::size_t>(got);
+      TRY(sink(offset + done, std::span(part.data(), count)));
+      done += count;
     }
     return done;
   }
@@ -99,17 +105,16 @@ class DirSession : public PoolSession {
     return file_of(std::move(fd));
   }
 
-  Result<void> write(PoolFile& file, std::uint64_t offset, std::span<const std::byte> bytes,
-                     PoolWrite when, Deadline deadline) override {
-    std::size_t done = 0;
-    while (done < bytes.size()) {
-      TRY(check(deadline));
-      const std::size_t most = std::min(bytes.size() - done, kMostAtOnce);
-      const ssize_t put =
-          ::pwrite(fd_of(file), bytes.data() + done, most, static_cast<off_t>(offset + done));
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) return fail_errno("pool: write");
-      done += static_cast<std::size_t>(put);
+  Result<void> write_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
+                           const PoolFill& fill, PoolWrite when, Deadline deadline) override {
+    std::vector<std::byte> buffer(
+        static_cast<std::size_t>(std::min<std::uint64_t>(size, kMostAtOnce)));
+    for (std::uint64_t at = 0; at < size; at += buffer.size()) {
+      const std::span<std::byte> part(
+          buffer.data(),
+          static_cast<std::size_t>(std::min<std::uint64_t>(size - at, buffer.size())));
+      TRY(fill(offset + at, part));
+      TRY(write_whole(file, offset + at, part, deadline));
     }
     if (when == PoolWrite::kNow) return commit(file, deadline);
     return {};
@@ -210,6 +215,20 @@ class DirSession : public PoolSession {
     UniqueFd directory;
     std::string name;
   };
+
+  static Result<void> write_whole(PoolFile& file, std::uint64_t offset,
+                                  std::span<const std::byte> bytes, Deadline deadline) {
+    while (!bytes.empty()) {
+      TRY(check(deadline));
+      const ssize_t put =
+          ::pwrite(fd_of(file), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) return fail_errno("pool: write");
+      offset += static_cast<std::uint64_t>(put);
+      bytes = bytes.subspan(static_cast<std::size_t>(put));
+    }
+    return {};
+  }
 
   // The names that `visit` gets end with a NUL.
   Result<void> walk(std::string_view path,

@@ -5,12 +5,15 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "backend/pool/libnfs.h"
+#include "backend/pool/nfs_answers.h"
 #include "backend/pool/nfs_connection.h"
+#include "backend/pool/pool_format.h"
 #include "backend/pool/pool_path.h"
 
 namespace kvcachefs {
@@ -21,59 +24,14 @@ constexpr std::size_t kDepth = 8;
 // How long a directory's handle is taken for what stands at its path: servers know directories that were renamed
 // by the same handle.
 constexpr std::chrono::seconds kDirectoryTrusted{2};
+// Those of the pool's own files are not renamed by anybody.
+constexpr std::chrono::seconds kServiceDirectoryTrusted{60};
 constexpr std::size_t kMostDirectories = 4096;
 constexpr std::size_t kListedAtOnce = 64 * 1024;  // bytes of a READDIR
 // What a server must take and give at least; less is no server for files of megabytes.
 constexpr std::size_t kLeastAtOnce = 4096;
 
 using Verifier = std::array<char, NFS3_WRITEVERFSIZE>;
-
-// RFC 1813, section 2.6.
-int errno_of(nfsstat3 status) noexcept {
-  switch (status) {
-    case NFS3ERR_PERM:
-    case NFS3ERR_ACCES:
-      return EACCES;
-    case NFS3ERR_NOENT:
-      return ENOENT;
-    case NFS3ERR_EXIST:
-      return EEXIST;
-    case NFS3ERR_XDEV:
-      return EXDEV;
-    case NFS3ERR_NOTDIR:
-      return ENOTDIR;
-    case NFS3ERR_ISDIR:
-      return EISDIR;
-    case NFS3ERR_INVAL:
-      return EINVAL;
-    case NFS3ERR_FBIG:
-      return EFBIG;
-    case NFS3ERR_NOSPC:
-      return ENOSPC;
-    case NFS3ERR_ROFS:
-      return EROFS;
-    case NFS3ERR_MLINK:
-      return EMLINK;
-    case NFS3ERR_NAMETOOLONG:
-      return ENAMETOOLONG;
-    case NFS3ERR_NOTEMPTY:
-      return ENOTEMPTY;
-    case NFS3ERR_DQUOT:
-      return EDQUOT;
-    case NFS3ERR_STALE:
-    case NFS3ERR_BADHANDLE:
-      return ESTALE;
-    case NFS3ERR_NOTSUPP:
-      return EOPNOTSUPP;
-    default:
-      return EIO;
-  }
-}
-
-Result<void> check(nfsstat3 status, const char* what) {
-  if (status != NFS3_OK) return fail(errno_of(status), what);
-  return {};
-}
 
 // An NFS file handle, as the server made it.
 using Handle = std::string;
@@ -91,30 +49,6 @@ nfs_fh3 raw(const Handle& handle) noexcept {
   raw.data.data_len = static_cast<u_int>(handle.size());
   raw.data.data_val = const_cast<char*>(handle.data());
   return raw;
-}
-
-UnixNanos nanos_of(const nfstime3& time) noexcept {
-  return static_cast<UnixNanos>(time.seconds) * kNanosPerSecond + time.nseconds;
-}
-
-PoolStatus status_of(const fattr3& attributes) noexcept {
-  return {.kind = attributes.type == NF3REG   ? PoolKind::kFile
-                  : attributes.type == NF3DIR ? PoolKind::kDirectory
-                                              : PoolKind::kOther,
-          .fileid = attributes.fileid,
-          .size = attributes.size,
-          .mtime = nanos_of(attributes.mtime),
-          .ctime = nanos_of(attributes.ctime),
-          .atime = nanos_of(attributes.atime),
-          .mode = attributes.mode & 07777,
-          .nlink = attributes.nlink,
-          .uid = attributes.uid,
-          .gid = attributes.gid};
-}
-
-std::optional<PoolStatus> status_of(const post_op_attr& attributes) {
-  if (attributes.attributes_follow == 0) return std::nullopt;
-  return status_of(attributes.post_op_attr_u.attributes);
 }
 
 class NfsFile : public PoolFile {
@@ -164,7 +98,7 @@ class NfsSession : public PoolSession {
     TRY(ask_sizes(deadline));
     // What of the path is below the export.
     if (!below_export_.empty()) {
-      const Found found = TRY(find(below_export_, deadline));
+      const Found found = TRY(find_handle(below_export_, deadline));
       if (found.status.kind != PoolKind::kDirectory) return fail(ENOTDIR, "pool: no directory");
       root_ = found.handle;
       directories_.clear();
@@ -172,9 +106,13 @@ class NfsSession : public PoolSession {
     return {};
   }
 
-  Result<PoolStatus> status(std::string_view path, Deadline deadline) override {
+  Result<PoolFound> find(std::string_view path, Deadline deadline) override {
     TRY(check_pool_path(path));
-    return TRY(find(path, deadline)).status;
+    Found found = TRY(find_handle(path, deadline));
+    PoolFound out{.status = found.status, .file = nullptr};
+    if (found.status.kind == PoolKind::kFile)
+      out.file = std::make_shared<NfsFile>(std::move(found.handle), found.status);
+    return out;
   }
 
   Result<PoolStatus> status(PoolFile& file, Deadline deadline) override {
@@ -183,18 +121,18 @@ class NfsSession : public PoolSession {
 
   Result<PoolFilePtr> open(std::string_view path, Deadline deadline) override {
     TRY(check_pool_path(path));
-    Found found = TRY(find(path, deadline));
+    PoolFound found = TRY(find(path, deadline));
     if (found.status.kind == PoolKind::kDirectory) return fail(EISDIR, "pool: a directory");
     if (found.status.kind != PoolKind::kFile) return fail(EBADMSG, "pool: no regular file");
-    return PoolFilePtr(std::make_shared<NfsFile>(std::move(found.handle), found.status));
+    return std::move(found.file);
   }
 
-  Result<std::size_t> read(PoolFile& file, std::uint64_t offset, std::span<std::byte> out,
-                           Deadline deadline) override;
+  Result<std::uint64_t> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
+                                   const PoolSink& sink, Deadline deadline) override;
   Result<PoolFilePtr> create(std::string_view path, std::uint32_t mode,
                              Deadline deadline) override;
-  Result<void> write(PoolFile& file, std::uint64_t offset, std::span<const std::byte> bytes,
-                     PoolWrite when, Deadline deadline) override;
+  Result<void> write_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
+                           const PoolFill& fill, PoolWrite when, Deadline deadline) override;
   Result<void> commit(PoolFile& file, Deadline deadline) override;
   Result<void> link(PoolFile& file, std::string_view to, Deadline deadline) override;
   Result<void> rename(std::string_view from, std::string_view to, Deadline deadline) override;
@@ -217,7 +155,7 @@ class NfsSession : public PoolSession {
     std::chrono::steady_clock::time_point since;
   };
   struct Piece {
-    std::uint64_t at = 0;  // in the span
+    std::uint64_t at = 0;  // of those to be transferred
     std::size_t size = 0;
   };
 
@@ -244,9 +182,9 @@ class NfsSession : public PoolSession {
   Result<void> ask_sizes(Deadline deadline);
   Result<PoolStatus> attributes(const Handle& handle, Deadline deadline);
   Result<Found> look_up(const Handle& directory, std::string_view name, Deadline deadline);
-  Result<Found> find(std::string_view path, Deadline deadline);
+  Result<Found> find_handle(std::string_view path, Deadline deadline);
   Result<Handle> directory_at(std::string_view path, Deadline deadline);
-  Result<void> transfer(std::size_t size, std::size_t most,
+  Result<void> transfer(std::uint64_t size, std::size_t most,
                         const std::function<Result<void>(Piece)>& start, Deadline deadline);
   void forget_directories() { directories_.clear(); }
 
@@ -275,6 +213,8 @@ class NfsSession : public PoolSession {
   // Of the requests of transfer() that are under way.
   std::deque<Piece> left_;
   std::optional<Error> failure_;
+  // Of the WRITEs under way: the library may send straight from here.
+  std::array<std::vector<std::byte>, kDepth> buffers_;
 };
 
 // ---- getting there
@@ -379,7 +319,7 @@ Result<Found> NfsSession::look_up(const Handle& directory, std::string_view name
   return Found{.handle = std::move(handle), .status = *status};
 }
 
-Result<Found> NfsSession::find(std::string_view path, Deadline deadline) {
+Result<Found> NfsSession::find_handle(std::string_view path, Deadline deadline) {
   if (path.empty()) return Found{.handle = root_, .status = TRY(attributes(root_, deadline))};
   return at(
       path,
@@ -392,8 +332,10 @@ Result<Found> NfsSession::find(std::string_view path, Deadline deadline) {
 Result<Handle> NfsSession::directory_at(std::string_view path, Deadline deadline) {
   if (path.empty()) return root_;
   const auto now = std::chrono::steady_clock::now();
+  const bool is_service = path.substr(0, path.find('/')) == kPoolService;
+  const auto trusted = is_service ? kServiceDirectoryTrusted : kDirectoryTrusted;
   if (const auto known = directories_.find(std::string(path));
-      known != directories_.end() && now - known->second.since < kDirectoryTrusted)
+      known != directories_.end() && now - known->second.since < trusted)
     return known->second.handle;
   const auto [above, name] = split_pool_path(path);
   const Handle parent = TRY(directory_at(above, deadline));
@@ -408,12 +350,12 @@ Result<Handle> NfsSession::directory_at(std::string_view path, Deadline deadline
 
 // Cuts `size` bytes into pieces of `most`, and has `start` put each on its way; what is to be done once more comes
 // back by `left_`.
-Result<void> NfsSession::transfer(std::size_t size, std::size_t most,
+Result<void> NfsSession::transfer(std::uint64_t size, std::size_t most,
                                   const std::function<Result<void>(Piece)>& start,
                                   Deadline deadline) {
   left_.clear();
   failure_.reset();
-  std::size_t next = 0;
+  std::uint64_t next = 0;
   while (true) {
     while (!failure_ && connection_.under_way() < kDepth && (!left_.empty() || next < size)) {
       Piece piece;
@@ -421,7 +363,8 @@ Result<void> NfsSession::transfer(std::size_t size, std::size_t most,
         piece = left_.front();
         left_.pop_front();
       } else {
-        piece = {.at = next, .size = std::min(most, size - next)};
+        piece = {.at = next,
+                 .size = static_cast<std::size_t>(std::min<std::uint64_t>(most, size - next))};
         next += piece.size;
       }
       if (const Result<void> started = start(piece); !started.ok()) failure_ = started.error();
@@ -434,19 +377,22 @@ Result<void> NfsSession::transfer(std::size_t size, std::size_t most,
   return {};
 }
 
-Result<std::size_t> NfsSession::read(PoolFile& file, std::uint64_t offset,
-                                     std::span<std::byte> out, Deadline deadline) {
-  std::size_t end = out.size();
+Result<std::uint64_t> NfsSession::read_parts(PoolFile& file, std::uint64_t offset,
+                                             std::uint64_t size, const PoolSink& sink,
+                                             Deadline deadline) {
+  std::uint64_t end = size;
   const auto arrived = [&](Piece piece, const READ3res& answer) -> Result<void> {
     TRY(check(answer.status, "pool: READ"));
     const READ3resok& got = answer.READ3res_u.resok;
     if (got.data.data_len != got.count || got.count > piece.size)
       return fail(EBADMSG, "pool: the server read more than was asked for");
-    if (got.count > 0) std::memcpy(out.data() + piece.at, got.data.data_val, got.count);
+    if (got.count > 0)
+      TRY(sink(offset + piece.at,
+               std::as_bytes(std::span<const char>(got.data.data_val, got.count))));
     const std::uint64_t until = piece.at + got.count;
     if (got.count == piece.size) return {};
     if (got.eof != 0) {
-      end = std::min<std::size_t>(end, until);
+      end = std::min(end, until);
     } else if (got.count == 0) {
       return fail(EIO, "pool: the server reads nothing where there is something");
     } else {
@@ -455,7 +401,7 @@ Result<std::size_t> NfsSession::read(PoolFile& file, std::uint64_t offset,
     return {};
   };
   TRY(transfer(
-      out.size(), most_read_,
+      size, most_read_,
       [&](Piece piece) {
         return connection_.send(
             [&](rpc_context* rpc, void* call) {
@@ -466,7 +412,8 @@ Result<std::size_t> NfsSession::read(PoolFile& file, std::uint64_t offset,
               return rpc_nfs3_read_async(rpc, NfsConnection::answer_to, &args, call);
             },
             [this, piece, &arrived](const void* result) {
-              if (result == nullptr) return;
+              // After a failure nobody wants what is still on its way.
+              if (result == nullptr || failure_) return;
               const Result<void> taken = arrived(piece, *static_cast<const READ3res*>(result));
               if (!taken.ok()) failure_ = taken.error();
             });
@@ -475,10 +422,11 @@ Result<std::size_t> NfsSession::read(PoolFile& file, std::uint64_t offset,
   return end;
 }
 
-Result<void> NfsSession::write(PoolFile& file, std::uint64_t offset,
-                               std::span<const std::byte> bytes, PoolWrite when,
-                               Deadline deadline) {
+Result<void> NfsSession::write_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
+                                     const PoolFill& fill, PoolWrite when, Deadline deadline) {
   const stable_how stable = when == PoolWrite::kNow ? FILE_SYNC : UNSTABLE;
+  std::vector<std::size_t> free_buffers(kDepth);
+  std::iota(free_buffers.begin(), free_buffers.end(), 0);
   const auto arrived = [&](Piece piece, const WRITE3res& answer) -> Result<void> {
     TRY(check(answer.status, "pool: WRITE"));
     const WRITE3resok& put = answer.WRITE3res_u.resok;
@@ -497,8 +445,13 @@ Result<void> NfsSession::write(PoolFile& file, std::uint64_t offset,
     return {};
   };
   return transfer(
-      bytes.size(), most_written_,
-      [&](Piece piece) {
+      size, most_written_,
+      [&](Piece piece) -> Result<void> {
+        const std::size_t own = free_buffers.back();
+        std::vector<std::byte>& buffer = buffers_[own];
+        buffer.resize(std::max(buffer.size(), piece.size));
+        TRY(fill(offset + piece.at, std::span(buffer.data(), piece.size)));
+        free_buffers.pop_back();
         return connection_.send(
             [&](rpc_context* rpc, void* call) {
               WRITE3args args{};
@@ -507,11 +460,11 @@ Result<void> NfsSession::write(PoolFile& file, std::uint64_t offset,
               args.count = static_cast<count3>(piece.size);
               args.stable = stable;
               args.data.data_len = static_cast<u_int>(piece.size);
-              args.data.data_val =
-                  const_cast<char*>(reinterpret_cast<const char*>(bytes.data() + piece.at));
+              args.data.data_val = reinterpret_cast<char*>(buffer.data());
               return rpc_nfs3_write_async(rpc, NfsConnection::answer_to, &args, call);
             },
-            [this, piece, &arrived](const void* result) {
+            [this, piece, own, &arrived, &free_buffers](const void* result) {
+              free_buffers.push_back(own);
               if (result == nullptr) return;
               const Result<void> taken = arrived(piece, *static_cast<const WRITE3res*>(result));
               if (!taken.ok()) failure_ = taken.error();

@@ -24,6 +24,8 @@ using Each = std::chrono::milliseconds;
 
 constexpr std::chrono::hours kSilent{1};
 constexpr std::size_t kMostAtOnce = 256;  // files that are removed in one call
+constexpr std::size_t kReadAtOnce = std::size_t{8} << 20;
+static_assert(kReadAtOnce % kPoolChunk == 0);
 
 // It is gone, or is another one by now: mounts go on meanwhile.
 bool is_of_file(int code) noexcept {
@@ -86,7 +88,7 @@ Result<void> compare_bytes(PoolSession& session, const std::string& path, const 
   if (file->status().fileid != sums.fileid || size != sums.size)
     return fail(ESTALE, "pool: another file by now");
   std::vector<std::byte> buffer(
-      static_cast<std::size_t>(std::min<std::uint64_t>(size, kTransferBytes)));
+      static_cast<std::size_t>(std::min<std::uint64_t>(size, kReadAtOnce)));
   std::size_t chunk = 0;
   for (std::uint64_t offset = 0; offset < size;) {
     const std::span<std::byte> part(
@@ -224,7 +226,7 @@ Result<PoolGarbage> collect_pool_garbage(PoolSession& session, UnixNanos now, Ea
 
 Result<UnixNanos> pool_time(PoolSession& session, Deadline deadline) {
   const std::string path = service("clock-" + format_uuid(random_uuid()));
-  const PoolFilePtr file = TRY(write_anew(session, path, "now", deadline));
+  const PoolFilePtr file = TRY(write_anew(session, path, "now", PoolWrite::kNow, deadline));
   const Result<PoolStatus> status = session.status(*file, deadline);
   static_cast<void>(session.remove(path, deadline).ok());
   if (!status.ok()) return status.error();

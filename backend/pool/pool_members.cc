@@ -54,8 +54,8 @@ Result<PoolSuperblock> join_pool(PoolSession& session, const Uuid& node, Deadlin
   const std::string temporary = pool_temporary_path(node, 0);
   TRY(make_directories(session, split_pool_path(temporary).first, deadline));
   const PoolSuperblock superblock{.pool = random_uuid()};
-  const PoolFilePtr file =
-      TRY(write_anew(session, temporary, encode_pool_superblock(superblock), deadline));
+  const PoolFilePtr file = TRY(write_anew(
+      session, temporary, encode_pool_superblock(superblock), PoolWrite::kNow, deadline));
   const Result<void> linked = session.link(*file, pool_superblock_path(), deadline);
   static_cast<void>(session.remove(temporary, deadline).ok());
   if (linked.ok()) return superblock;
@@ -81,7 +81,7 @@ Result<UnixNanos> beat(PoolSession& session, const PoolNode& node, Deadline dead
   const std::string path = pool_node_path(node.node);
   const std::string temporary = path + ".new";
   const PoolFilePtr file =
-      TRY(write_anew(session, temporary, encode_pool_node(node), deadline));
+      TRY(write_anew(session, temporary, encode_pool_node(node), PoolWrite::kNow, deadline));
   TRY(session.rename(temporary, path, deadline));
   return TRY(session.status(*file, deadline)).mtime;
 }

@@ -70,6 +70,21 @@ class PoolFile {
 };
 using PoolFilePtr = std::shared_ptr<PoolFile>;
 
+// Takes bytes of a file, those from `at` on; they are the caller's again when it returns. While it works, more are on
+// their way. An error ends the call that reads, with this error.
+using PoolSink =
+    std::function<Result<void>(std::uint64_t at, std::span<const std::byte> bytes)>;
+// Fills `out` with a file's bytes from `at` on. It may be asked for the same bytes once more. An error ends the call
+// that writes, with this error.
+using PoolFill = std::function<Result<void>(std::uint64_t at, std::span<std::byte> out)>;
+
+// What stands at a path.
+struct PoolFound {
+  PoolStatus status;
+  // As open() gives it, of a regular file where having it asks nobody and keeps nothing on the server; or null.
+  PoolFilePtr file;
+};
+
 // When written bytes must be on the server's disk.
 enum class PoolWrite : std::uint8_t { kAtCommit, kNow };
 
@@ -81,21 +96,31 @@ class PoolSession {
   virtual ~PoolSession() = default;
 
   // Errors: ENOENT, ENOTDIR, ENAMETOOLONG (the server's own limit).
-  virtual Result<PoolStatus> status(std::string_view path, Deadline deadline) = 0;
+  virtual Result<PoolFound> find(std::string_view path, Deadline deadline) = 0;
+  Result<PoolStatus> status(std::string_view path, Deadline deadline) {
+    return TRY(find(path, deadline)).status;
+  }
   virtual Result<PoolStatus> status(PoolFile& file, Deadline deadline) = 0;
   // For reading. Errors: as status(); EISDIR, ELOOP (a symlink), EBADMSG (no regular file).
   virtual Result<PoolFilePtr> open(std::string_view path, Deadline deadline) = 0;
-  // Fills `out` from `offset` on; less only where the file ends.
-  virtual Result<std::size_t> read(PoolFile& file, std::uint64_t offset,
-                                   std::span<std::byte> out, Deadline deadline) = 0;
+  // Gives `sink` the `size` bytes from `offset` on, in parts of kMostAtOnce at most, in any order, each byte once. How
+  // many there were: less only where the file ends.
+  virtual Result<std::uint64_t> read_parts(PoolFile& file, std::uint64_t offset,
+                                           std::uint64_t size, const PoolSink& sink,
+                                           Deadline deadline) = 0;
+  // The same into memory.
+  Result<std::size_t> read(PoolFile& file, std::uint64_t offset, std::span<std::byte> out,
+                           Deadline deadline);
   // A new, empty file, open for writing. Errors: EEXIST (somebody's, or the caller's of a try whose answer was
   // lost), ENOENT (its directory), ENOSPC, EDQUOT, EROFS.
   virtual Result<PoolFilePtr> create(std::string_view path, std::uint32_t mode,
                                      Deadline deadline) = 0;
-  // All of `bytes`. Errors: ENOSPC, EDQUOT, EROFS, EFBIG.
-  virtual Result<void> write(PoolFile& file, std::uint64_t offset,
-                             std::span<const std::byte> bytes, PoolWrite when,
-                             Deadline deadline) = 0;
+  // `size` bytes from `offset` on, in parts as read_parts(). Errors: ENOSPC, EDQUOT, EROFS, EFBIG.
+  virtual Result<void> write_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
+                                   const PoolFill& fill, PoolWrite when, Deadline deadline) = 0;
+  // The same from memory.
+  Result<void> write(PoolFile& file, std::uint64_t offset, std::span<const std::byte> bytes,
+                     PoolWrite when, Deadline deadline);
   // What was written is on the server's disk. Errors: EAGAIN (the server started anew since, and may have lost
   // some of it: write everything again), ENOSPC.
   virtual Result<void> commit(PoolFile& file, Deadline deadline) = 0;

@@ -11,7 +11,7 @@
 namespace kvcachefs {
 namespace {
 
-static_assert(kTransferBytes % kPoolChunk == 0);
+static_assert(PoolSession::kMostAtOnce % kPoolChunk == 0);
 
 // A server that starts anew again and again takes nothing.
 constexpr int kWriteTries = 3;
@@ -56,40 +56,89 @@ Result<void> write_whole(int fd, std::uint64_t offset, std::span<const std::byte
   return {};
 }
 
-// Of the chunks in `bytes`, which begin with one.
-void append_sums(std::span<const std::byte> bytes, std::vector<std::uint32_t>& out) {
-  for (std::size_t at = 0; at < bytes.size(); at += kPoolChunk)
-    out.push_back(
-        crc32c(0, bytes.subspan(at, std::min<std::size_t>(kPoolChunk, bytes.size() - at))));
-}
+// The checksums of a file whose bytes come in parts, in any order. Of a chunk that does not come in one part, as servers
+// give it that have less at once, they are made when all is there.
+class ChunkSums {
+ public:
+  explicit ChunkSums(std::uint64_t size)
+      : size_(size),
+        sums_(static_cast<std::size_t>((size + kPoolChunk - 1) / kPoolChunk)),
+        known_(sums_.size(), false) {}
 
-std::size_t part_at(std::uint64_t offset, std::uint64_t size) noexcept {
-  return static_cast<std::size_t>(std::min<std::uint64_t>(kTransferBytes, size - offset));
+  [[nodiscard]] std::size_t count() const noexcept { return sums_.size(); }
+  // Those of a chunk; it ends with the file at the latest.
+  [[nodiscard]] std::uint64_t begin_of(std::size_t chunk) const noexcept {
+    return std::uint64_t{chunk} * kPoolChunk;
+  }
+  [[nodiscard]] std::size_t size_of(std::size_t chunk) const noexcept {
+    return static_cast<std::size_t>(
+        std::min<std::uint64_t>(kPoolChunk, size_ - begin_of(chunk)));
+  }
+  // False: a whole chunk differs from what `expected` says of it.
+  bool take(std::uint64_t at, std::span<const std::byte> bytes,
+            const std::vector<std::uint32_t>* expected) {
+    std::size_t chunk = static_cast<std::size_t>((at + kPoolChunk - 1) / kPoolChunk);
+    for (; chunk < count() && begin_of(chunk) + size_of(chunk) <= at + bytes.size(); ++chunk) {
+      const auto skipped = static_cast<std::size_t>(begin_of(chunk) - at);
+      sums_[chunk] = crc32c(0, bytes.subspan(skipped, size_of(chunk)));
+      known_[chunk] = true;
+      if (expected != nullptr && sums_[chunk] != (*expected)[chunk]) return false;
+    }
+    return true;
+  }
+  [[nodiscard]] bool knows(std::size_t chunk) const { return known_[chunk]; }
+  [[nodiscard]] std::vector<std::uint32_t>& sums() noexcept { return sums_; }
+
+ private:
+  std::uint64_t size_;
+  std::vector<std::uint32_t> sums_;
+  std::vector<bool> known_;
+};
+
+// Fills a part of what is sent with the local bytes, compared with their sums. A part need not begin with a chunk: the
+// server may have taken less than it was given.
+Result<void> read_sealed(const PoolSource& source, std::uint64_t at, std::span<std::byte> out) {
+  std::vector<std::byte> chunk;
+  while (!out.empty()) {
+    const std::uint64_t number = at / kPoolChunk;
+    const std::uint64_t begin = number * kPoolChunk;
+    const auto size =
+        static_cast<std::size_t>(std::min<std::uint64_t>(kPoolChunk, source.size - begin));
+    const auto skipped = static_cast<std::size_t>(at - begin);
+    const std::size_t count = std::min(size - skipped, out.size());
+    // A whole chunk goes straight to where it is wanted.
+    std::span<std::byte> bytes = out.first(count);
+    if (count < size) {
+      chunk.resize(size);
+      bytes = chunk;
+    }
+    TRY(read_whole(source.fd, begin, bytes));
+    if (number >= source.chunk_crc32c.size() ||
+        crc32c(0, bytes) != source.chunk_crc32c[static_cast<std::size_t>(number)])
+      return fail(EILSEQ, "pool: a local copy is not what was sealed");
+    if (count < size)
+      std::copy_n(chunk.begin() + static_cast<std::ptrdiff_t>(skipped), count, out.begin());
+    out = out.subspan(count);
+    at += count;
+  }
+  return {};
 }
 
 Result<void> send_bytes(PoolSession& session, PoolFile& file, const PoolSource& source,
                         Deadline deadline) {
-  std::vector<std::byte> buffer(part_at(0, source.size));
-  std::vector<std::uint32_t> sums;
-  for (std::uint64_t offset = 0; offset < source.size;) {
-    const std::span<std::byte> part(buffer.data(), part_at(offset, source.size));
-    TRY(read_whole(source.fd, offset, part));
-    const std::size_t first = sums.size();
-    append_sums(part, sums);
-    const bool is_right =
-        sums.size() <= source.chunk_crc32c.size() &&
-        std::equal(sums.begin() + static_cast<std::ptrdiff_t>(first), sums.end(),
-                   source.chunk_crc32c.begin() + static_cast<std::ptrdiff_t>(first));
-    if (!is_right) return fail(EILSEQ, "pool: a local copy is not what was sealed");
-    TRY(session.write(file, offset, part, PoolWrite::kAtCommit, deadline));
-    offset += part.size();
-  }
+  TRY(session.write_parts(
+      file, 0, source.size,
+      [&source](std::uint64_t at, std::span<std::byte> out) {
+        return read_sealed(source, at, out);
+      },
+      PoolWrite::kAtCommit, deadline));
   return session.commit(file, deadline);
 }
 
 Result<void> write_sums(PoolSession& session, const PoolSums& sums,
-                        const std::string& temporary, Deadline deadline) {
-  static_cast<void>(TRY(write_anew(session, temporary, encode_pool_sums(sums), deadline)));
+                        const std::string& temporary, PoolWrite when, Deadline deadline) {
+  static_cast<void>(
+      TRY(write_anew(session, temporary, encode_pool_sums(sums), when, deadline)));
   // One of a removed file, whose number this one has now, goes with it.
   const std::string path = pool_sums_path(sums.fileid);
   return below(
@@ -144,14 +193,14 @@ Result<Published> link_into_place(PoolSession& session, PoolFile& file,
 }  // namespace
 
 Result<PoolFilePtr> write_anew(PoolSession& session, std::string_view path,
-                               std::string_view bytes, Deadline deadline) {
+                               std::string_view bytes, PoolWrite when, Deadline deadline) {
   Result<PoolFilePtr> file = session.create(path, kServiceMode, deadline);
   if (!file.ok() && file.error().code == EEXIST) {
     TRY(session.remove(path, deadline));
     file = session.create(path, kServiceMode, deadline);
   }
   if (!file.ok()) return file.error();
-  TRY(session.write(**file, 0, std::as_bytes(std::span(bytes)), PoolWrite::kNow, deadline));
+  TRY(session.write(**file, 0, std::as_bytes(std::span(bytes)), when, deadline));
   return file;
 }
 
@@ -170,6 +219,11 @@ Result<Prepared> prepare_publication(PoolSession& session, const PoolSource& sou
                                      const Uuid& node, std::uint64_t number,
                                      Deadline deadline) {
   TRY(check_pool_path(source.path));
+  // What is done here is not done while others wait for the name.
+  const auto directory = split_pool_path(source.path).first;
+  if (const Result<PoolStatus> above = session.status(directory, deadline);
+      !above.ok() && is_missing(above.error()))
+    TRY(make_directories(session, directory, deadline));
   const std::string temporary = pool_temporary_path(node, number);
   const auto create = [&] { return session.create(temporary, source.mode, deadline); };
   Result<PoolFilePtr> made = below(session, temporary, create, deadline);
@@ -199,7 +253,8 @@ Result<Prepared> prepare_publication(PoolSession& session, const PoolSource& sou
         .keep = source.keep,
         .chunk_crc32c = {source.chunk_crc32c.begin(), source.chunk_crc32c.end()}};
     // Whoever finds the name finds these, too.
-    if (const Result<void> told = write_sums(session, sums, temporary + ".sums", deadline);
+    if (const Result<void> told =
+            write_sums(session, sums, temporary + ".sums", PoolWrite::kNow, deadline);
         !told.ok())
       status = told.error();
   }
@@ -291,38 +346,57 @@ Result<PoolStatus> describe_directory(PoolSession& session, std::string_view pat
                       .mode = mode,
                       .keep = false,
                       .chunk_crc32c = {}};
-  TRY(write_sums(session, sums, pool_temporary_path(node, number) + ".sums", deadline));
+  // A server that starts anew may lose it; then it is as if nobody had said it.
+  TRY(write_sums(session, sums, pool_temporary_path(node, number) + ".sums",
+                 PoolWrite::kAtCommit, deadline));
   return status;
 }
 
-Result<Fetched> fetch(PoolSession& session, std::string_view path, int fd,
-                      const std::function<bool(std::uint64_t bytes)>& arrived,
-                      Deadline deadline) {
-  const PoolFilePtr file = TRY(session.open(path, deadline));
-  Fetched fetched{.status = file->status(), .chunk_crc32c = {}, .sums = {}};
-  const std::uint64_t size = fetched.status.size;
-  fetched.sums = TRY(find_sums(session, fetched.status, deadline));
-  std::vector<std::byte> buffer(part_at(0, size));
-  for (std::uint64_t offset = 0; offset < size;) {
-    const std::span<std::byte> part(buffer.data(), part_at(offset, size));
-    if (TRY(session.read(*file, offset, part, deadline)) != part.size())
-      return fail(EAGAIN, "pool: a file became shorter while it was read");
-    const std::size_t first = fetched.chunk_crc32c.size();
-    append_sums(part, fetched.chunk_crc32c);
-    const auto from = static_cast<std::ptrdiff_t>(first);
-    if (fetched.sums &&
-        !std::equal(fetched.chunk_crc32c.begin() + from, fetched.chunk_crc32c.end(),
-                    fetched.sums->chunk_crc32c.begin() + from))
-      return fail(EILSEQ, "pool: a file is not what was published");
-    TRY(write_whole(fd, offset, part));
-    offset += part.size();
-    if (arrived && !arrived(offset)) return fail(ECANCELED, "pool: not wanted any more");
+Result<PoolKnown> find_known(PoolSession& session, std::string_view path, Deadline deadline) {
+  PoolFound found = TRY(session.find(path, deadline));
+  PoolKnown known{.file = std::move(found.file), .status = found.status, .sums = {}};
+  if (known.status.kind == PoolKind::kFile)
+    known.sums = TRY(find_sums(session, known.status, deadline));
+  return known;
+}
+
+Result<Fetched> fetch(PoolSession& session, std::string_view path,
+                      std::optional<PoolKnown> known, int fd, Deadline deadline) {
+  Fetched fetched;
+  if (known && known->file != nullptr) {
+    fetched.file = std::move(known->file);
+    fetched.status = known->status;
+    fetched.sums = std::move(known->sums);
+  } else {
+    fetched.file = TRY(session.open(path, deadline));
+    fetched.status = fetched.file->status();
+    fetched.sums = TRY(find_sums(session, fetched.status, deadline));
   }
-  const PoolStatus now = TRY(session.status(*file, deadline));
+  const std::uint64_t size = fetched.status.size;
+  ChunkSums sums(size);
+  const std::vector<std::uint32_t>* expected =
+      fetched.sums ? &fetched.sums->chunk_crc32c : nullptr;
+  if (expected != nullptr && expected->size() != sums.count())
+    return fail(EILSEQ, "pool: a record of checksums is of another size");
+  const Error differs = fail(EILSEQ, "pool: a file is not what was published");
+  const std::uint64_t got = TRY(session.read_parts(
+      *fetched.file, 0, size,
+      [&](std::uint64_t at, std::span<const std::byte> bytes) -> Result<void> {
+        if (!sums.take(at, bytes, expected)) return differs;
+        return write_whole(fd, at, bytes);
+      },
+      deadline));
+  if (got != size) return fail(EAGAIN, "pool: a file became shorter while it was read");
+  for (std::size_t chunk = 0; chunk < sums.count(); ++chunk) {
+    if (sums.knows(chunk)) continue;
+    std::vector<std::byte> bytes(sums.size_of(chunk));
+    TRY(read_whole(fd, sums.begin_of(chunk), bytes));
+    if (!sums.take(sums.begin_of(chunk), bytes, expected)) return differs;
+  }
+  fetched.chunk_crc32c = std::move(sums.sums());
+  const PoolStatus now = TRY(session.status(*fetched.file, deadline));
   if (now.size != size || now.mtime != fetched.status.mtime)
     return fail(EAGAIN, "pool: a file was changed while it was read");
-  // Who evicts asks when it was last used. Not everybody may say so.
-  static_cast<void>(session.touch(*file, deadline).ok());
   return fetched;
 }
 

@@ -1,11 +1,11 @@
 // Files on their way to a pool and from it: publication by LINK, so that a name is whole or not there, and loads that
 // are compared with their checksums. FORMAT.md says what is written.
 //
-// The calls block, with a session of the calling thread; bytes go through memory of their own (kTransferBytes).
+// The calls block, with a session of the calling thread. Bytes are compared and copied part by part while others are on
+// their way.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,8 +17,6 @@
 #include "backend/pool/pool_session.h"
 
 namespace kvcachefs {
-
-inline constexpr std::size_t kTransferBytes = std::size_t{8} << 20;
 
 // A file that is to be published.
 struct PoolSource {
@@ -81,24 +79,35 @@ struct Prepared {
                                                                    const PoolStatus& status,
                                                                    Deadline deadline);
 
+// A file that was found, and may be fetched without looking for it again.
+struct PoolKnown {
+  PoolFilePtr file;  // null: it is to be opened
+  PoolStatus status;
+  std::optional<PoolSums> sums;
+};
+// Errors: EILSEQ (as find_sums()), and those of any call.
+[[nodiscard]] Result<PoolKnown> find_known(PoolSession& session, std::string_view path,
+                                           Deadline deadline);
+
 struct Fetched {
+  PoolFilePtr file;
   PoolStatus status;
   // Of the bytes that were written; equal to those on the pool where it has some.
   std::vector<std::uint32_t> chunk_crc32c;
   std::optional<PoolSums> sums;
 };
 
-// Writes the file's bytes to `fd`, from its beginning. `arrived`, where given, is told after each part how many bytes
-// are there, all of them compared; false ends it (ECANCELED). Errors: ENOENT, EISDIR, EILSEQ (the bytes are not those
-// of the checksums, or these are damaged), EAGAIN (it was changed meanwhile), those of pwrite(2), and those of any call.
-[[nodiscard]] Result<Fetched> fetch(PoolSession& session, std::string_view path, int fd,
-                                    const std::function<bool(std::uint64_t bytes)>& arrived,
-                                    Deadline deadline);
+// Writes the file's bytes to `fd`, an empty file, open for reading, too. `known`: what the caller has found at the path
+// not long ago, of the same file. Errors: ENOENT, EISDIR, EILSEQ (the bytes are not those of the checksums, or these are
+// damaged), EAGAIN (it was changed meanwhile), those of pread(2) and pwrite(2), and those of any call.
+[[nodiscard]] Result<Fetched> fetch(PoolSession& session, std::string_view path,
+                                    std::optional<PoolKnown> known, int fd, Deadline deadline);
 
-// A new file of these bytes, on the server's disk; what stands at the path, of a try that was cut short, goes. Errors:
-// those of create() and write().
+// A new file of these bytes; what stands at the path, of a try that was cut short, goes. Errors: those of create() and
+// write().
 [[nodiscard]] Result<PoolFilePtr> write_anew(PoolSession& session, std::string_view path,
-                                             std::string_view bytes, Deadline deadline);
+                                             std::string_view bytes, PoolWrite when,
+                                             Deadline deadline);
 
 // The directory and all above it. One that is there is success.
 [[nodiscard]] Result<void> make_directories(PoolSession& session, std::string_view path,

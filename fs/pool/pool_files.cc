@@ -22,6 +22,10 @@ constexpr std::size_t kMostOfOneNumber = 16;
 
 bool is_missing(int code) noexcept { return code == ENOENT || code == ENOTDIR; }
 
+bool is_of(const PoolCopy& copy, const PoolStatus& status) noexcept {
+  return status.fileid == copy.fileid && status.size == copy.size && status.mtime == copy.mtime;
+}
+
 }  // namespace
 
 PoolFiles::PoolFiles(Core& core, Namespace& names, PoolService& service,
@@ -85,7 +89,7 @@ InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name) {
   const auto deadline = SteadyClock::now() + kLookupDeadline;
   for (int round = 0; round < kMostRounds; ++round) {
     const std::uint64_t ticket = service_.misses().before_asking(shared.path_hash);
-    const Result<Found> found = ask(shared.path, deadline);
+    Result<PoolKnown> found = ask(shared.path, deadline);
     const bool is_gone = !found.ok() && is_missing(found.error().code);
     if (!found.ok() && !is_gone) return standing;
     // Taken away, or replaced, since the server was asked? A tombstone goes after its removal was told: so it is
@@ -111,13 +115,13 @@ InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name) {
         (*tombstone && (*tombstone)->fileid == found->status.fileid))
       return nullptr;
     found_.fetch_add(1, std::memory_order_relaxed);
-    return take_over(directory, name, shared, *found);
+    return take_over(directory, name, shared, std::move(*found));
   }
   return standing;
 }
 
 InodePtr PoolFiles::take_over(InodeNumber directory, std::string_view name,
-                              const SharedName& shared, const Found& found) {
+                              const SharedName& shared, PoolKnown&& found) {
   const Result<void> adopted = adopt(directory, name, shared, found);
   if (!adopted.ok() && adopted.error().code != EEXIST) {
     log_warn("pool: name not taken over path=\"{}\" step=\"{}\" errno={}", shared.path,
@@ -128,7 +132,14 @@ InodePtr PoolFiles::take_over(InodeNumber directory, std::string_view name,
   if (!dentry.ok() || !*dentry) return nullptr;
   const Result<InodePtr> inode = core_.table.get((*dentry)->inode);
   if (!inode.ok()) return nullptr;
-  if (adopted.ok()) (*inode)->pool_checked.store(monotonic_now(), std::memory_order_relaxed);
+  if (adopted.ok()) {
+    const std::int64_t now = monotonic_now();
+    (*inode)->pool_checked.store(now, std::memory_order_relaxed);
+    // The file that a block's name stood for is as good as the one that it stands for.
+    const std::int64_t holds =
+        shared.is_block ? core_.options.budget.lease.count() : kHoldsUnfollowed;
+    known_.note((*inode)->number, std::move(found), now + holds);
+  }
   return *inode;
 }
 
@@ -162,21 +173,19 @@ void PoolFiles::drop(InodeNumber number) {
     log_warn("pool: name not removed inode={} errno={}", number, dropped.error().code);
 }
 
-Result<PoolFiles::Found> PoolFiles::ask(const std::string& path, Deadline deadline) {
-  return service_.client().call<Found>(
+Result<PoolKnown> PoolFiles::ask(const std::string& path, Deadline deadline) {
+  return service_.client().call<PoolKnown>(
       PoolClass::kDemand, deadline,
-      [path](PoolSession& session, Deadline until) -> Result<Found> {
-        Found out{.status = TRY(session.status(path, until)), .sums = {}};
-        if (out.status.kind == PoolKind::kFile)
-          out.sums = TRY(find_sums(session, out.status, until));
-        if (out.status.kind == PoolKind::kDirectory)
-          out.sums = TRY(find_directory_owner(session, path, out.status, until));
-        return out;
+      [path](PoolSession& session, Deadline until) -> Result<PoolKnown> {
+        PoolKnown found = TRY(find_known(session, path, until));
+        if (found.status.kind == PoolKind::kDirectory)
+          found.sums = TRY(find_directory_owner(session, path, found.status, until));
+        return found;
       });
 }
 
 Result<void> PoolFiles::adopt(InodeNumber directory, std::string_view name,
-                              const SharedName& shared, const Found& found) {
+                              const SharedName& shared, const PoolKnown& found) {
   const bool is_file = found.status.kind == PoolKind::kFile;
   Adoption what{.mode = is_file ? S_IFREG | kAdoptedFileMode : S_IFDIR | kAdoptedDirectoryMode,
                 .uid = options_.owner_uid,
@@ -230,6 +239,8 @@ Result<void> PoolFiles::fetch_once(const InodePtr& inode) {
   const ObjectId object = TRY(core_.catalog.next_id());
   NewCopy local = TRY(core_.devices->create_copy(object));
   core_.budget.usage().made(inode->number, local.device, inode->tenant.load());
+  std::optional<PoolKnown> known = known_.take(inode->number, monotonic_now());
+  if (known && !is_of(*copy, known->status)) known.reset();
   // Whoever hangs in a read may hold on to the file for longer than this call.
   const auto fd = std::make_shared<UniqueFd>(::fcntl(local.fd.get(), F_DUPFD_CLOEXEC, 0));
   const auto deadline = SteadyClock::now() + kOpenDeadline +
@@ -239,18 +250,18 @@ Result<void> PoolFiles::fetch_once(const InodePtr& inode) {
           ? Result<Fetched>(fail_errno("a descriptor"))
           : service_.client().call<Fetched>(
                 PoolClass::kLoad, deadline,
-                [path = shared->path, copy = *copy, fd](PoolSession& session,
-                                                        Deadline until) -> Result<Fetched> {
-                  Fetched out = TRY(kvcachefs::fetch(session, path, fd->get(), {}, until));
-                  const PoolStatus& status = out.status;
-                  if (status.fileid != copy.fileid || status.size != copy.size ||
-                      status.mtime != copy.mtime)
+                [path = shared->path, copy = *copy, known = std::move(known), fd](
+                    PoolSession& session, Deadline until) -> Result<Fetched> {
+                  Fetched out = TRY(kvcachefs::fetch(session, path, known, fd->get(), until));
+                  if (!is_of(copy, out.status))
                     return fail(ESTALE, "pool: another file has the name");
                   return out;
                 });
+  const PoolFilePtr used = fetched.ok() ? fetched->file : nullptr;
   const Result<void> settled =
       fetched.ok() ? settle(inode, *copy, std::move(local), object, std::move(*fetched))
                    : Result<void>(fetched.error());
+  if (used != nullptr) tell_use(used);
   if (settled.ok()) return settled;
   const Error error = settled.error();
   core_.budget.usage().reaped(inode->number, object);
@@ -264,6 +275,16 @@ Result<void> PoolFiles::fetch_once(const InodePtr& inode) {
   if (is_missing(error.code) || error.code == ESTALE || error.code == EILSEQ)
     TRY(drop_names(core_, inode->number, DropReason::kRemoved));
   return fail(ENOENT, "pool: its bytes cannot be had");
+}
+
+// Who evicts there asks when it was last used. Not everybody may say so, and nobody waits for it.
+void PoolFiles::tell_use(PoolFilePtr file) {
+  service_.client().submit<void>(
+      PoolClass::kBackground, SteadyClock::now() + kTouchDeadline,
+      [file = std::move(file)](PoolSession& session, Deadline deadline) {
+        return session.touch(*file, deadline);
+      },
+      [](const Result<void>&) {});
 }
 
 // From here on it is a file like others: the sealer makes it durable, and finds its checksums made.

@@ -21,6 +21,7 @@
 #include "backend/pool/pool_service.h"
 #include "backend/pool/pool_transfer.h"
 #include "fs/names/namespace.h"
+#include "fs/pool/known_files.h"
 #include "fs/pool/pool_counts.h"
 #include "fs/pool/pool_options.h"
 #include "fs/pool/shared_name.h"
@@ -54,10 +55,6 @@ class PoolFiles {
   [[nodiscard]] PoolCounts counts() const;
 
  private:
-  struct Found {
-    PoolStatus status;
-    std::optional<PoolSums> sums;  // of a directory: whose it is
-  };
   struct Flight {
     bool done = false;
     Result<void> outcome;
@@ -70,26 +67,30 @@ class PoolFiles {
   };
   // Without the log of a living node: how long what the pool has said of a file holds.
   static constexpr std::int64_t kHoldsUnfollowed = 1'000'000'000;
+  static constexpr std::chrono::milliseconds kTouchDeadline{5000};
 
   [[nodiscard]] std::optional<Question> to_ask(InodeNumber directory, std::string_view name);
   [[nodiscard]] std::optional<Question> to_check(InodeNumber directory, std::string_view name,
                                                  const DentryRecord& dentry);
   InodePtr take_over(InodeNumber directory, std::string_view name, const SharedName& shared,
-                     const Found& found);
+                     PoolKnown&& found);
   bool keeps(Inode& inode);
   void drop(InodeNumber number);
   void stays_here(InodeNumber number, const PoolCopy& copy);
-  Result<Found> ask(const std::string& path, Deadline deadline);
+  // Of a directory, the sums tell whose it is.
+  Result<PoolKnown> ask(const std::string& path, Deadline deadline);
   Result<void> adopt(InodeNumber directory, std::string_view name, const SharedName& shared,
-                     const Found& found);
+                     const PoolKnown& found);
   Result<void> fetch_once(const InodePtr& inode);
   Result<void> settle(const InodePtr& inode, const PoolCopy& copy, NewCopy&& local,
                       ObjectId object, Fetched&& fetched);
+  void tell_use(PoolFilePtr file);
 
   Core& core_;
   Namespace& names_;
   PoolService& service_;
   const PoolOptions options_;
+  KnownFiles known_;
   // What was known of the pool before may not hold; what an earlier run knew is among it.
   std::atomic<std::int64_t> doubted_at_{monotonic_now()};
   std::atomic<std::uint64_t> asked_{0};

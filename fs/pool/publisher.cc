@@ -50,6 +50,67 @@ struct Publisher::Candidate {
   }
 };
 
+// The files of a batch: several threads take them in order, and each waits for its turn with what must be in order.
+class Publisher::Batch {
+ public:
+  explicit Batch(std::vector<InodeNumber> numbers)
+      : numbers_(std::move(numbers)), done_(numbers_.size(), false) {}
+
+  [[nodiscard]] std::size_t size() const noexcept { return numbers_.size(); }
+  [[nodiscard]] InodeNumber number(std::size_t ticket) const { return numbers_[ticket]; }
+  // The next file; nullopt: there is none, or one has failed.
+  std::optional<std::size_t> take() {
+    const std::lock_guard lock(mutex_);
+    if (error_ || taken_ == numbers_.size()) return std::nullopt;
+    return taken_++;
+  }
+  // Returns when all before it are done. False: one of them has failed, and this one would fare as badly.
+  bool wait_for_turn(std::size_t ticket) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return turn_ == ticket || failed_before(ticket); });
+    return !failed_before(ticket);
+  }
+  // Those after it need not wait for it any more.
+  void done(std::size_t ticket) {
+    const std::lock_guard lock(mutex_);
+    done_[ticket] = true;
+    while (turn_ < done_.size() && done_[turn_]) ++turn_;
+    changed_.notify_all();
+  }
+  void ended(std::size_t ticket, const Result<Outcome>& outcome) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!outcome.ok() && (!error_ || ticket < failed_)) {
+        error_ = outcome.error();
+        failed_ = ticket;
+      }
+      if (!outcome.ok() || *outcome == Outcome::kLater) all_ = false;
+    }
+    done(ticket);
+  }
+  // Whether nothing is left to be done; once nobody works on it.
+  [[nodiscard]] Result<bool> verdict() const {
+    const std::lock_guard lock(mutex_);
+    if (error_) return *error_;
+    return all_ && taken_ == numbers_.size();
+  }
+
+ private:
+  [[nodiscard]] bool failed_before(std::size_t ticket) const {
+    return error_ && failed_ < ticket;
+  }
+
+  const std::vector<InodeNumber> numbers_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t taken_ = 0;
+  std::size_t turn_ = 0;  // the first that is not done
+  std::vector<bool> done_;
+  std::optional<Error> error_;
+  std::size_t failed_ = 0;  // where there is an error: the first file that has one
+  bool all_ = true;
+};
+
 void Publisher::start() {
   thread_ = std::thread([this] { run(); });
 }
@@ -169,19 +230,26 @@ Result<bool> Publisher::publish_files() {
     std::vector<InodeNumber> batch = TRY(core_.catalog.list_to_publish(after, kBatch));
     if (batch.empty()) return all;
     after = batch.back();
-    batch = TRY(in_order(std::move(batch)));
-    for (const InodeNumber number : batch) {
-      if (stopping()) return false;
-      const Result<Outcome> outcome = publish_one(number);
-      if (outcome.ok() && *outcome != Outcome::kLater) continue;
-      all = false;
-      if (outcome.ok()) continue;
-      failed_.fetch_add(1, std::memory_order_relaxed);
-      // The others would fare as badly.
-      return outcome.error();
-    }
+    Batch work(TRY(in_order(std::move(batch))));
+    std::vector<std::thread> others;
+    for (std::size_t i = 1; i < std::min(kAtOnce, work.size()); ++i)
+      others.emplace_back([this, &work] { publish_batch(work); });
+    publish_batch(work);
+    for (std::thread& other : others) other.join();
+    if (!TRY(work.verdict())) all = false;
   }
   return false;
+}
+
+void Publisher::publish_batch(Batch& batch) {
+  pthread_setname_np(pthread_self(), "kv-publish");
+  while (!stopping()) {
+    const std::optional<std::size_t> ticket = batch.take();
+    if (!ticket) return;
+    const Result<Outcome> outcome = publish_one(batch, *ticket);
+    if (!outcome.ok()) failed_.fetch_add(1, std::memory_order_relaxed);
+    batch.ended(*ticket, outcome);
+  }
 }
 
 Result<std::vector<InodeNumber>> Publisher::in_order(std::vector<InodeNumber> numbers) {
@@ -266,15 +334,18 @@ Result<Publisher::Seen> Publisher::see_locked(const InodePtr& inode) {
               .stamp = inode->record.stamp};
 }
 
-Result<Publisher::Outcome> Publisher::publish_one(InodeNumber number) {
+Result<Publisher::Outcome> Publisher::publish_one(Batch& batch, std::size_t ticket) {
+  const InodeNumber number = batch.number(ticket);
   const Seen seen = TRY(see(number));
   if (seen.inode != nullptr && is_unsealed(seen.state)) return Outcome::kUnsealed;
   std::optional<Candidate> found = TRY(find_candidate(number));
-  const Outcome outcome = found ? TRY(publish_found(std::move(*found))) : Outcome::kGone;
+  const Outcome outcome =
+      found ? TRY(publish_found(std::move(*found), batch, ticket)) : Outcome::kGone;
   return outcome == Outcome::kGone ? forget(number, seen) : outcome;
 }
 
-Result<Publisher::Outcome> Publisher::publish_found(Candidate&& found) {
+Result<Publisher::Outcome> Publisher::publish_found(Candidate&& found, Batch& batch,
+                                                    std::size_t ticket) {
   // Whoever hangs in a write may hold on to it for longer than this call.
   const auto file = std::make_shared<Candidate>(std::move(found));
   if (TRY(core_.catalog.find_tombstone(file->shared.path))) return Outcome::kLater;
@@ -285,6 +356,8 @@ Result<Publisher::Outcome> Publisher::publish_found(Candidate&& found) {
       [file, node = service_.node()](PoolSession& session, Deadline until) {
         return prepare_publication(session, file->source(), node, file->object, until);
       });
+  // What was prepared is found by the next try.
+  if (!batch.wait_for_turn(ticket)) return Outcome::kLater;
   // From here on whoever takes the name away knows what to take away there.
   if (prepared.ok() && !TRY(note_copy(*file, prepared->status))) return Outcome::kLater;
   const Result<Published> published =
@@ -309,6 +382,7 @@ Result<Publisher::Outcome> Publisher::publish_found(Candidate&& found) {
     return error;
   }
   const Outcome outcome = TRY(record(*file, *published, prepared->status.fileid));
+  batch.done(ticket);
   if (published->is_duplicate) {
     duplicates_.fetch_add(1, std::memory_order_relaxed);
   } else {

@@ -5,7 +5,8 @@
 //
 // Both queues are tables of the catalog: a restart goes on with them, and a pool that is away for long costs no memory.
 // A tombstone comes before what is published anew under its path. Of blocks an ancestor comes before its descendants, so
-// that whoever finds a block on the pool finds those before it.
+// that whoever finds a block on the pool finds those before it: bytes of kAtOnce files are under way together, names are
+// given in turn.
 #pragma once
 
 #include <atomic>
@@ -40,12 +41,15 @@ class Publisher {
 
  private:
   static constexpr std::size_t kBatch = 256;
+  // One less than the client has threads for what nobody waits for: the rest of it goes on.
+  static constexpr std::size_t kAtOnce = PoolClient::kThreads - 1;
   // After a failure, and to see whether the pool is there.
   static constexpr std::chrono::milliseconds kPause{500};
   static constexpr std::chrono::milliseconds kCallDeadline{5000};
   // Of a publication: kCallDeadline, and the size at this rate.
   static constexpr std::uint64_t kSlowestRate = 5'000'000;  // bytes a second
 
+  class Batch;
   struct Candidate;
   struct Seen;
   // kGone: there is nothing to be published (any more). kUnsealed: its seal has it looked at again.
@@ -58,8 +62,9 @@ class Publisher {
   Result<bool> has_more_below(const std::string& directory);
   Result<bool> publish_files();
   Result<std::vector<InodeNumber>> in_order(std::vector<InodeNumber> numbers);
-  Result<Outcome> publish_one(InodeNumber number);
-  Result<Outcome> publish_found(Candidate&& found);
+  void publish_batch(Batch& batch);
+  Result<Outcome> publish_one(Batch& batch, std::size_t ticket);
+  Result<Outcome> publish_found(Candidate&& found, Batch& batch, std::size_t ticket);
   Result<std::optional<Candidate>> find_candidate(InodeNumber number);
   struct Standing {
     bool has_name = false;

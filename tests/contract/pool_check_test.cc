@@ -94,7 +94,8 @@ TEST_P(PoolCheckContract, RemovesWhatNobodyNeeds) {
   ASSERT_OK(now);
   EXPECT_OK(put_into_trash(*session_, "trashed", trashed.fileid, *now, node_, 1, soon()));
   ASSERT_OK(beat(*session_, {.node = node_, .lease = std::chrono::milliseconds(1000)}, soon()));
-  ASSERT_OK(write_anew(*session_, pool_temporary_path(node_, 99), "unfinished", soon()));
+  ASSERT_OK(write_anew(*session_, pool_temporary_path(node_, 99), "unfinished", PoolWrite::kNow,
+                       soon()));
 
   // All of it is young, and may be somebody's.
   Result<PoolGarbage> gone = collect_pool_garbage(*session_, *now, kEach);

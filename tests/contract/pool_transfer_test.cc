@@ -81,7 +81,7 @@ class PoolTransfer : public testing::PoolTest {
     return publish(*session_, local.as(path), node, number, soon());
   }
   Result<Fetched> get(const std::string& path, const Local& local) {
-    return fetch(*session_, path, local.fd(), {}, soon());
+    return fetch(*session_, path, std::nullopt, local.fd(), soon());
   }
   // Regular files below the service directory's tmp.
   std::size_t temporaries() const {
@@ -96,8 +96,8 @@ class PoolTransfer : public testing::PoolTest {
 
 TEST_P(PoolTransfer, WhatWasPublishedIsFetched) {
   std::uint64_t number = 0;
-  for (const std::size_t size :
-       {0UL, 5UL, kPoolChunk, kTransferBytes + 1, 3 * kTransferBytes}) {
+  for (const std::size_t size : {0UL, 5UL, kPoolChunk, 8 * PoolSession::kMostAtOnce + 1,
+                                 20 * PoolSession::kMostAtOnce}) {
     const Local local(random_bytes(size));
     const std::string path = "model/ab/" + std::to_string(size) + ".bin";
     const Result<Published> published = put(local, path, ++number);
@@ -108,14 +108,7 @@ TEST_P(PoolTransfer, WhatWasPublishedIsFetched) {
     EXPECT_TRUE(there == local.bytes()) << "the pool is readable without us";
 
     const Local copy;
-    std::vector<std::uint64_t> parts;
-    const Result<Fetched> fetched = fetch(
-        *session_, path, copy.fd(),
-        [&](std::uint64_t bytes) {
-          parts.push_back(bytes);
-          return true;
-        },
-        soon());
+    const Result<Fetched> fetched = get(path, copy);
     ASSERT_OK(fetched);
     EXPECT_TRUE(copy.bytes() == local.bytes());
     EXPECT_EQ(local.sums(), fetched->chunk_crc32c);
@@ -123,8 +116,6 @@ TEST_P(PoolTransfer, WhatWasPublishedIsFetched) {
     EXPECT_EQ(1000u, fetched->sums->uid);
     EXPECT_EQ(1001u, fetched->sums->gid);
     EXPECT_EQ(0640u, fetched->sums->mode);
-    EXPECT_EQ(size == 0 ? 0 : (size - 1) / kTransferBytes + 1, parts.size());
-    EXPECT_EQ(size, parts.empty() ? 0 : parts.back());
   }
   EXPECT_EQ(0u, temporaries());
 }
@@ -288,15 +279,143 @@ TEST_P(PoolTransfer, AFileWithDamagedChecksumsIsNotReadAndIsReplaced) {
   EXPECT_TRUE(copy.bytes() == local.bytes());
 }
 
-TEST_P(PoolTransfer, EndsWhenItIsNotWanted) {
-  const Local local(random_bytes(3 * kTransferBytes));
+TEST_P(PoolTransfer, WhatWasFoundIsFetchedWithoutAnotherLook) {
+  const Local local(random_bytes(3 * PoolSession::kMostAtOnce));
   ASSERT_OK(put(local, "block", 1));
+  const Result<PoolKnown> known = find_known(*session_, "block", soon());
+  ASSERT_OK(known);
+  ASSERT_TRUE(known->sums.has_value());
+  EXPECT_EQ(local.sums(), known->sums->chunk_crc32c);
+  // Where a file can be had without a call, its name does not matter any more.
+  const std::string path = known->file != nullptr ? "elsewhere" : "block";
   const Local copy;
-  int parts = 0;
-  EXPECT_ERROR(ECANCELED, fetch(
-                              *session_, "block", copy.fd(),
-                              [&](std::uint64_t) { return ++parts < 2; }, soon()));
-  EXPECT_EQ(2, parts);
+  const Result<Fetched> fetched = fetch(*session_, path, *known, copy.fd(), soon());
+  ASSERT_OK(fetched);
+  EXPECT_TRUE(copy.bytes() == local.bytes());
+  EXPECT_EQ(local.sums(), fetched->chunk_crc32c);
+
+  // What has gone since then is not there, whatever was known of it.
+  ASSERT_OK(session_->remove("block", soon()));
+  const Result<Fetched> gone = fetch(*session_, "block", *known, Local().fd(), soon());
+  ASSERT_FALSE(gone.ok());
+  EXPECT_TRUE(gone.error().code == ESTALE || gone.error().code == ENOENT) << gone.error().code;
+}
+
+// A server that moves less than it is asked to: parts of odd sizes, the last ones first.
+class OddParts : public PoolSession {
+ public:
+  explicit OddParts(PoolSession& session) : session_(session) {}
+
+  Result<std::uint64_t> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
+                                   const PoolSink& sink, Deadline deadline) override {
+    return session_.read_parts(
+        file, offset, size,
+        [&](std::uint64_t at, std::span<const std::byte> bytes) -> Result<void> {
+          while (!bytes.empty()) {
+            const std::size_t part = std::min<std::size_t>(bytes.size(), 99'991);
+            TRY(sink(at + bytes.size() - part, bytes.last(part)));
+            bytes = bytes.first(bytes.size() - part);
+          }
+          return {};
+        },
+        deadline);
+  }
+  Result<void> write_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
+                           const PoolFill& fill, PoolWrite when, Deadline deadline) override {
+    return session_.write_parts(
+        file, offset, size,
+        [&](std::uint64_t at, std::span<std::byte> out) -> Result<void> {
+          while (!out.empty()) {
+            const std::size_t part = std::min<std::size_t>(out.size(), 300'007);
+            TRY(fill(at + out.size() - part, out.last(part)));
+            out = out.first(out.size() - part);
+          }
+          return {};
+        },
+        when, deadline);
+  }
+  Result<PoolFound> find(std::string_view path, Deadline deadline) override {
+    return session_.find(path, deadline);
+  }
+  Result<PoolStatus> status(PoolFile& file, Deadline deadline) override {
+    return session_.status(file, deadline);
+  }
+  Result<PoolFilePtr> open(std::string_view path, Deadline deadline) override {
+    return session_.open(path, deadline);
+  }
+  Result<PoolFilePtr> create(std::string_view path, std::uint32_t mode,
+                             Deadline deadline) override {
+    return session_.create(path, mode, deadline);
+  }
+  Result<void> commit(PoolFile& file, Deadline deadline) override {
+    return session_.commit(file, deadline);
+  }
+  Result<void> link(PoolFile& file, std::string_view to, Deadline deadline) override {
+    return session_.link(file, to, deadline);
+  }
+  Result<void> rename(std::string_view from, std::string_view to, Deadline deadline) override {
+    return session_.rename(from, to, deadline);
+  }
+  Result<void> remove(std::string_view path, Deadline deadline) override {
+    return session_.remove(path, deadline);
+  }
+  Result<void> make_directory(std::string_view path, std::uint32_t mode,
+                              Deadline deadline) override {
+    return session_.make_directory(path, mode, deadline);
+  }
+  Result<void> remove_directory(std::string_view path, Deadline deadline) override {
+    return session_.remove_directory(path, deadline);
+  }
+  Result<void> list(std::string_view path, const std::function<bool(const PoolEntry&)>& visit,
+                    Deadline deadline) override {
+    return session_.list(path, visit, deadline);
+  }
+  Result<void> list_statuses(
+      std::string_view path,
+      const std::function<bool(const PoolEntry&, const PoolStatus&)>& visit,
+      Deadline deadline) override {
+    return session_.list_statuses(path, visit, deadline);
+  }
+  Result<void> touch(PoolFile& file, Deadline deadline) override {
+    return session_.touch(file, deadline);
+  }
+  Result<PoolSpace> space(Deadline deadline) override { return session_.space(deadline); }
+
+ private:
+  PoolSession& session_;
+};
+
+TEST_P(PoolTransfer, PartsOfAnySize) {
+  OddParts odd(*session_);
+  const Local local(random_bytes(5 * PoolSession::kMostAtOnce + 12'345));
+  ASSERT_OK(publish(odd, local.as("block"), kNode, 1, soon()));
+  const Local copy;
+  const Result<Fetched> fetched = fetch(odd, "block", std::nullopt, copy.fd(), soon());
+  ASSERT_OK(fetched);
+  EXPECT_TRUE(copy.bytes() == local.bytes());
+  EXPECT_EQ(local.sums(), fetched->chunk_crc32c);
+
+  // A wrong byte anywhere is found.
+  std::mt19937_64 chance(testing::test_seed());
+  std::fstream there(below("block"), std::ios::binary | std::ios::in | std::ios::out);
+  const std::size_t at = chance() % local.bytes().size();
+  there.seekp(static_cast<std::streamoff>(at));
+  there.put(static_cast<char>(local.bytes()[at] + 1));
+  there.close();
+  const Result<PoolKnown> known = find_known(*session_, "block", soon());
+  ASSERT_OK(known);
+  EXPECT_FALSE(known->sums.has_value()) << "they say nothing of a file with another mtime";
+  PoolKnown wrong = *known;
+  wrong.sums = fetched->sums;
+  wrong.file = *session_->open("block", soon());
+  EXPECT_ERROR(EILSEQ, fetch(odd, "block", wrong, Local().fd(), soon()));
+  // Nor is a local byte published that was not sealed.
+  const Local changed(
+      local.bytes().replace(at, 1, 1, static_cast<char>(local.bytes()[at] + 1)));
+  PoolSource source = local.as("other");
+  source.fd = changed.fd();
+  EXPECT_ERROR(EILSEQ, publish(odd, source, kNode, 2, soon()));
+  EXPECT_ERROR(ENOENT, session_->status("other", soon()));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PoolTransfer, ::testing::ValuesIn(testing::pool_places()),

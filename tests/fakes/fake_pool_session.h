@@ -59,20 +59,21 @@ class FakePoolSession : public PoolSession {
   explicit FakePoolSession(std::shared_ptr<FakePool> pool) : pool_(std::move(pool)) {
     pool_->opened();
   }
-  Result<PoolStatus> status(std::string_view, Deadline) override {
+  Result<PoolFound> find(std::string_view, Deadline) override {
     TRY(pool_->pass());
-    return PoolStatus{};
+    return PoolFound{};
   }
   Result<PoolStatus> status(PoolFile&, Deadline) override { return none(); }
   Result<PoolFilePtr> open(std::string_view, Deadline) override { return none(); }
-  Result<std::size_t> read(PoolFile&, std::uint64_t, std::span<std::byte>, Deadline) override {
+  Result<std::uint64_t> read_parts(PoolFile&, std::uint64_t, std::uint64_t, const PoolSink&,
+                                   Deadline) override {
     return none();
   }
   Result<PoolFilePtr> create(std::string_view, std::uint32_t, Deadline) override {
     return none();
   }
-  Result<void> write(PoolFile&, std::uint64_t, std::span<const std::byte>, PoolWrite,
-                     Deadline) override {
+  Result<void> write_parts(PoolFile&, std::uint64_t, std::uint64_t, const PoolFill&, PoolWrite,
+                           Deadline) override {
     return none();
   }
   Result<void> commit(PoolFile&, Deadline) override { return none(); }

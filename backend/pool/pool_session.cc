@@ -1,0 +1,32 @@
+#include "backend/pool/pool_session.h"
+
+#include <algorithm>
+
+namespace kvcachefs {
+
+Result<std::size_t> PoolSession::read(PoolFile& file, std::uint64_t offset,
+                                      std::span<std::byte> out, Deadline deadline) {
+  return static_cast<std::size_t>(TRY(read_parts(
+      file, offset, out.size(),
+      [&](std::uint64_t at, std::span<const std::byte> bytes) -> Result<void> {
+        std::copy(bytes.begin(), bytes.end(),
+                  out.begin() + static_cast<std::ptrdiff_t>(at - offset));
+        return {};
+      },
+      deadline)));
+}
+
+Result<void> PoolSession::write(PoolFile& file, std::uint64_t offset,
+                                std::span<const std::byte> bytes, PoolWrite when,
+                                Deadline deadline) {
+  return write_parts(
+      file, offset, bytes.size(),
+      [&](std::uint64_t at, std::span<std::byte> out) -> Result<void> {
+        const auto part = bytes.subspan(static_cast<std::size_t>(at - offset), out.size());
+        std::copy(part.begin(), part.end(), out.begin());
+        return {};
+      },
+      when, deadline);
+}
+
+}  // namespace kvcachefs

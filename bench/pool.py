@@ -1,0 +1,289 @@
+"""Measures what a pool on an NFS server gives through a mount, beside libnfs alone on the same server.
+
+Started by pool.sh. One node stores the files and publishes them; another, which has none of them, loads. Every round
+measures both sides, the order alternates, and a ratio is the median of the rounds' ratios. A file is loaded cold once
+only: each round has its own, and those of libnfs are the mount's of another round.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import multiprocessing
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import bench
+import kvmount
+
+sys.path.insert(0, kvmount.TESTS)
+import pools  # noqa: E402  pylint: disable=wrong-import-position
+
+RAW = os.path.join(bench.ROOT, "build", "bench", "bin", "kvcachefs_raw_nfs")
+MIB = 1 << 20
+SIZES = (MIB, 4 * MIB, 16 * MIB, 64 * MIB)
+CHAIN, CHAIN_SIZE = 64, 2 * MIB
+WRITTEN = {MIB: 256, 4 * MIB: 96, 64 * MIB: 8}  # Files of a round of write-back.
+STORES, STORE_SIZE = 100, 2 * MIB
+# Requests under way and connections are those of the mount (backend/pool/nfs_session.cc, fs/pool/publisher.h).
+DEPTH = 8
+LOAD_CONNECTIONS, STAGE_CONNECTIONS, WRITE_CONNECTIONS = 1, 2, 3
+
+
+class Raw:
+    """libnfs alone; paths are as on the pool."""
+
+    def __init__(self, pool, connections):
+        self.process = subprocess.Popen([RAW, pool.uri, str(connections), str(DEPTH)], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(60)
+
+    def seconds(self, verb, size, names):
+        warm_memory(size * len(names))
+        words = " ".join("/" + name for name in names)
+        self.process.stdin.write(f"{verb} {size} {words}\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise SystemExit("bench: libnfs alone failed")
+        return int(answer) / 1e9
+
+
+def block_name(kind, number):
+    digest = hashlib.sha256(f"{kind} {number}".encode()).hexdigest()
+    return f"{kind}_1a2b3c4d5e6f_r0/{digest[:3]}/{digest[3:5]}_g0/{digest}.bin"
+
+
+def plain_name(kind, number):
+    """Nothing recognises a block in an upper case hash: nothing is staged in when it is looked up."""
+    head, tail = block_name(kind, number).rsplit("/", 1)
+    return f"{head}/{tail[:-4].upper()}.bin"
+
+
+def store(root, name, size):
+    """Seconds, of what a runtime does."""
+    path = os.path.join(root, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    parts = [os.urandom(MIB)] * (size // MIB)
+    begin = time.perf_counter()
+    fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    for part in parts:
+        os.write(fd, part)
+    os.close(fd)
+    os.rename(path + ".tmp", path)
+    return time.perf_counter() - begin
+
+
+def load(path, size, buffer):
+    fd = os.open(path, os.O_RDONLY)
+    got = 0
+    while count := os.readv(fd, [buffer]):
+        got += count
+    os.close(fd)
+    assert got == size, f"{path}: {got} bytes instead of {size}"
+
+
+def warm_memory(size):
+    """A virtual machine's host takes free memory back: a file's pages are then made at .4 GB/s here, which is not what is
+    to be measured. Those of a file that was removed just now are there still, and are the next to be taken."""
+    part = b"\1" * MIB
+    with tempfile.TemporaryFile(dir="/var/tmp", buffering=0) as file:
+        for _ in range(2 * size // MIB + 16):
+            file.write(part)
+
+
+def load_seconds(paths, size, looks_up, out):
+    """In a process of its own: nothing is staged in for one that lists directories."""
+    buffer = bytearray(MIB)
+    begin = time.perf_counter()
+    if looks_up:
+        for path in paths:
+            os.stat(path)
+    for path in paths:
+        load(path, size, buffer)
+    out.put(time.perf_counter() - begin)
+
+
+def load_apart(mount, names, size, looks_up=False):
+    warm_memory(size * len(names))
+    out = multiprocessing.Queue()
+    paths = [os.path.join(mount.mnt, name) for name in names]
+    child = multiprocessing.Process(target=load_seconds, args=(paths, size, looks_up, out))
+    child.start()
+    seconds = out.get()
+    child.join()
+    return seconds
+
+
+def flush(mount):
+    done = mount.cli("flush", mount.mnt)
+    if done.returncode != 0:
+        raise SystemExit(f"bench: flush: {done.stderr}")
+
+
+class Table:
+    def __init__(self):
+        self.rows = []
+        print(f"\n{'':32} {'beside':>14} {'kvcachefs':>14} {'ratio':>6}  target")
+
+    def add(self, label, beside, own, amount, unit, target):
+        """`beside` and `own`: seconds of each round; more is faster."""
+        ratio = statistics.median(b / o for b, o in zip(beside, own))
+        row = {"case": label, "unit": unit, "beside": amount / statistics.median(beside),
+               "kvcachefs": amount / statistics.median(own), "ratio": ratio, "target": target,
+               "reached": ratio >= target}
+        self.rows.append(row)
+        scale, text = (1e9, "GB/s") if unit == "bytes/s" else (1, unit)
+        print(f"{label:32} {row['beside'] / scale:9.2f} {text:4} {row['kvcachefs'] / scale:9.2f} "
+              f"{text:4} {ratio:6.2f}  >= {target:.2f} {'ok' if row['reached'] else 'below'}",
+              flush=True)
+
+
+def turns(rounds, first, second):
+    """What both give in each round, in alternating order."""
+    results = ([], [])
+    for number in range(rounds):
+        both = [(0, first), (1, second)]
+        for which, measured in both if number % 2 == 0 else reversed(both):
+            results[which].append(measured(number))
+    return results
+
+
+def cold_loads(table, pool, writer, reader, rounds):
+    with Raw(pool, LOAD_CONNECTIONS) as raw:
+        for size in SIZES:
+            label = bench.size_text(size)
+            names = [block_name(f"cold{size}", n) for n in range(rounds)]
+            for name in names:
+                store(writer.mnt, name, size)
+            flush(writer)
+            beside, own = turns(
+                rounds, lambda n: raw.seconds("read", size, [names[(n + 1) % rounds]]),
+                lambda n: load_apart(reader, [names[n]], size))
+            table.add(f"cold load {label}", beside, own, size, "bytes/s",
+                      0.90 if size >= 4 * MIB else 0)
+
+
+def second_loads(table, reader, local, rounds):
+    """What was loaded from the pool, beside the same on a mount without one."""
+    for size in SIZES:
+        names = [block_name(f"cold{size}", n) for n in range(rounds)]
+        for name in names:
+            store(local.mnt, name, size)
+        for mount in (reader, local):
+            kvmount.wait_until(lambda mount=mount: mount.status()["counts"]["unsealed"] == 0, 120,
+                               "seals")
+            load_apart(mount, names, size)
+        beside, own = turns(rounds, lambda n: load_apart(local, [names[n]] * 10, size),
+                            lambda n: load_apart(reader, [names[n]] * 10, size))
+        table.add(f"second load {bench.size_text(size)}", beside, own, 10 * size, "bytes/s", 0.95)
+
+
+def chains(table, pool, writer, reader, rounds):
+    staged = [[block_name(f"chain{n}", i) for i in range(CHAIN)] for n in range(rounds)]
+    plain = [[plain_name(f"plain{n}", i) for i in range(CHAIN)] for n in range(rounds)]
+    for name in sum(staged + plain, []):
+        store(writer.mnt, name, CHAIN_SIZE)
+    flush(writer)
+    beside, own = turns(rounds, lambda n: load_apart(reader, plain[n], CHAIN_SIZE, looks_up=True),
+                        lambda n: load_apart(reader, staged[n], CHAIN_SIZE, looks_up=True))
+    table.add("chain, staged beside not staged", beside, own, CHAIN * CHAIN_SIZE, "bytes/s", 1.30)
+    with Raw(pool, STAGE_CONNECTIONS) as raw:
+        limit = [raw.seconds("read", CHAIN_SIZE, names) for names in staged]
+    table.add("chain, beside libnfs alone", limit, own, CHAIN * CHAIN_SIZE, "bytes/s", 0)
+
+
+def stores(table, writer, local, rounds):
+    def measured(mount, kind):
+        def once(number):
+            names = [block_name(f"{kind}{number}", i) for i in range(STORES)]
+            return statistics.median(store(mount.mnt, name, STORE_SIZE) for name in names)
+        return once
+    beside, own = turns(rounds, measured(local, "store"), measured(writer, "store"))
+    table.add("store 2 MiB, with a pool", beside, own, 1, "1/s", 0.95)
+    flush(writer)
+
+
+def write_back(table, pool, writer, rounds):
+    """Files wait in the queue while the server is away; then the time until the last is on the pool."""
+    with Raw(pool, WRITE_CONNECTIONS) as raw:
+        os.mkdir(pool.path("raw"))
+        store(writer.mnt, block_name("first", 0), MIB)
+        flush(writer)
+        [temporaries] = [entry.path for entry in os.scandir(pool.path(".kvcachefs", "tmp"))]
+        for size, count in WRITTEN.items():
+            def through_mount(number):
+                flush(writer)
+                pool.stop()
+                kvmount.wait_until(lambda: not pools.state(writer)["up"], 60, "the pool to be down")
+                names = [block_name(f"back{size}x{number}", i) for i in range(count)]
+                for name in names:
+                    store(writer.mnt, name, size)
+                kvmount.wait_until(lambda: writer.status()["counts"]["unsealed"] == 0, 300, "seals")
+                warm_memory(count * size)
+                left, begin = set(names), None
+                pool.resume()
+                while left:
+                    left = {name for name in left if not os.path.exists(pool.path(name))}
+                    if begin is None and any(os.scandir(temporaries)):
+                        begin = time.perf_counter()
+                    time.sleep(0.002)
+                return time.perf_counter() - begin
+
+            def alone(number):
+                names = [f"raw/{size}-{number}-{i}" for i in range(count)]
+                seconds = raw.seconds("write", size, names)
+                for name in names:
+                    os.unlink(pool.path(name))
+                return seconds
+
+            beside, own = turns(rounds, alone, through_mount)
+            table.add(f"write-back {bench.size_text(size)}", beside, own, count * size, "bytes/s",
+                      0.85)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="pool.sh")
+    parser.add_argument("--json", metavar="FILE", help="writes every figure there, too")
+    parser.add_argument("--rounds", type=int, default=7, help="default 7")
+    parser.add_argument("--only", default="", metavar="WORD", help="cold, second, chain, store or write")
+    arguments = parser.parse_args()
+    told = bench.machine()
+    print(f"{told['cpus']} CPUs ({told['cpu']}), {told['memory_bytes'] >> 30} GiB, kernel "
+          f"{told['kernel']}, load {os.getloadavg()[0]:.1f}; median of {arguments.rounds} rounds")
+    with contextlib.ExitStack() as stack:
+        pool = stack.enter_context(pools.Pool("nfs"))
+        writer = stack.enter_context(pools.node(pool, "writer", options=["--scrub", "off"]))
+        reader = stack.enter_context(pools.node(
+            pool, "reader", options=["--pool-writes", "off", "--scrub", "off"]))
+        local = stack.enter_context(kvmount.Mount("local", options=["--scrub", "off"]))
+        pools.wait_until_joined(writer, reader)
+        table = Table()
+        rounds = arguments.rounds
+        if arguments.only in "cold second":
+            cold_loads(table, pool, writer, reader, rounds)
+        if arguments.only in "second":
+            second_loads(table, reader, local, rounds)
+        if arguments.only in "chain":
+            chains(table, pool, writer, reader, rounds)
+        if arguments.only in "store":
+            stores(table, writer, local, rounds)
+        if arguments.only in "write":
+            write_back(table, pool, writer, rounds)
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as out:
+            json.dump({"machine": told, "rounds": rounds, "rows": table.rows}, out, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+// What the pool has said of files that were found there not long ago, for the load that mostly follows: it begins with the
+// bytes. Bounded, and forgotten in the order in which it was noted.
+//
+// Any thread; the lock is a leaf.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "backend/pool/pool_transfer.h"
+#include "metadata/record.h"
+
+namespace kvcachefs {
+
+class KnownFiles {
+ public:
+  // A record of checksums is 4 bytes for each 256 KiB of a file.
+  static constexpr std::size_t kMost = 4096;
+  static constexpr std::size_t kMostSums = 1024;
+
+  // `until`: monotonic; when it is to be asked for again.
+  void note(InodeNumber inode, PoolKnown&& known, std::int64_t until) {
+    if (known.file == nullptr || (known.sums && known.sums->chunk_crc32c.size() > kMostSums))
+      return;
+    const std::lock_guard lock(mutex_);
+    files_.insert_or_assign(inode, File{std::move(known), until});
+    order_.push_back(inode);
+    while (order_.size() > kMost) {
+      files_.erase(order_.front());
+      order_.pop_front();
+    }
+  }
+
+  // What was noted, if it still holds; it is forgotten by that.
+  std::optional<PoolKnown> take(InodeNumber inode, std::int64_t now) {
+    const std::lock_guard lock(mutex_);
+    const auto found = files_.extract(inode);
+    if (found.empty() || found.mapped().until < now) return std::nullopt;
+    return std::move(found.mapped().known);
+  }
+
+ private:
+  struct File {
+    PoolKnown known;
+    std::int64_t until = 0;
+  };
+
+  std::mutex mutex_;
+  std::unordered_map<InodeNumber, File> files_;
+  std::deque<InodeNumber> order_;  // of the notes; some were taken
+};
+
+}  // namespace kvcachefs
