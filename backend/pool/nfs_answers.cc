@@ -3,6 +3,13 @@
 #include <cerrno>
 
 namespace kvcachefs {
+namespace {
+
+UnixNanos nanos_of(const nfstime3& time) noexcept {
+  return static_cast<UnixNanos>(time.seconds) * kNanosPerSecond + time.nseconds;
+}
+
+}  // namespace
 
 int errno_of(nfsstat3 status) noexcept {
   switch (status) {
@@ -48,10 +55,6 @@ int errno_of(nfsstat3 status) noexcept {
 Result<void> check(nfsstat3 status, const char* what) {
   if (status != NFS3_OK) return fail(errno_of(status), what);
   return {};
-}
-
-UnixNanos nanos_of(const nfstime3& time) noexcept {
-  return static_cast<UnixNanos>(time.seconds) * kNanosPerSecond + time.nseconds;
 }
 
 PoolStatus status_of(const fattr3& attributes) noexcept {

@@ -14,7 +14,6 @@ namespace kvcachefs {
 // `what` of a call that the server has refused.
 [[nodiscard]] Result<void> check(nfsstat3 status, const char* what);
 
-[[nodiscard]] UnixNanos nanos_of(const nfstime3& time) noexcept;
 [[nodiscard]] PoolStatus status_of(const fattr3& attributes) noexcept;
 // nullopt: the server gave none.
 [[nodiscard]] std::optional<PoolStatus> status_of(const post_op_attr& attributes);
