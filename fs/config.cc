@@ -272,9 +272,10 @@ Result<void> set_pool(Config& config, std::string_view value, std::string& probl
 }
 
 Result<void> set_pool_writes(Config& config, std::string_view value, std::string& problem) {
-  if (value != "all" && value != "off")
-    return refuse(problem, fmt::format("'{}' is neither: say all or off", value));
-  config.pool_options.writes = value == "all" ? PoolWrites::kAll : PoolWrites::kOff;
+  const std::optional<PoolWrites> writes = parse_pool_writes(value);
+  if (!writes)
+    return refuse(problem, fmt::format("'{}' is none of them: say all, reused or off", value));
+  config.pool_options.writes = *writes;
   return {};
 }
 
@@ -354,8 +355,11 @@ constexpr std::array kSettings = {
             "mounted on each of them) or nfs://HOST/EXPORT[/PATH]. Closed files are published "
             "there in the background, and what others have published is found. Default: none",
             set_pool},
-    Setting{"pool-writes", "WHAT", kValue, true, true,
-            "What is published on the pool: all, or off. Default: all", set_pool_writes},
+    Setting{
+        "pool-writes", "WHAT", kValue, true, true,
+        "What is published on the pool: all; reused, of blocks those that are opened once more "
+        "after they were stored; or off. Default: all",
+        set_pool_writes},
     Setting{
         "pool-size", "SIZE", kValue, true, true,
         "What the files on the pool may add up to: what was used longest ago goes before "

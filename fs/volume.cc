@@ -121,7 +121,7 @@ Result<std::unique_ptr<Volume>> Volume::open(
   }
   if (parts.pool_files) {
     parts.core.is_pooled = true;
-    parts.core.is_publishing = options.pool_options.writes == PoolWrites::kAll;
+    parts.core.is_publishing = options.pool_options.writes != PoolWrites::kOff;
     parts.core.fetch = [&parts](const InodePtr& inode) {
       return parts.pool_files->fetch(inode);
     };

@@ -21,7 +21,8 @@ constexpr std::uint8_t kPoolCopyVersion = 1;
 constexpr std::uint8_t kTombstoneVersion = 1;
 
 constexpr std::uint32_t kKnownFlags = kInodeFsynced | kInodePoisoned | kInodeKeep |
-                                      kInodeHasAcl | kInodeHasXattr | kInodeFirstWriter;
+                                      kInodeHasAcl | kInodeHasXattr | kInodeFirstWriter |
+                                      kInodeReused;
 constexpr std::size_t kLongestTarget = 4095;  // PATH_MAX without the closing NUL
 
 // Parts that most records do not have cost a bit each when absent.

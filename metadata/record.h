@@ -41,6 +41,9 @@ enum InodeFlag : std::uint32_t {
   kInodeHasXattr = 1u << 4,  // has at least one xattr
   // Published as prefix/<hash>: its bytes do not change any more.
   kInodeFirstWriter = 1u << 5,
+  kInodeReused =
+      1u
+      << 6,  // a block that was opened once more after it was stored (fs/known/pool_writes.h)
 };
 
 // What a file looked like when it was last recorded: equal means unchanged since.

@@ -34,18 +34,20 @@ struct Key {
   std::string_view xattr;
   const char* values;
 };
-constexpr std::array<Key, 5> kKeys{
+constexpr std::array<Key, 6> kKeys{
     {{"policy", kPolicyXattr, "cache, process, keep or pin"},
      {"ttl", kTtlXattr, "1s to 3650d, like 90s, 12h or 7d"},
      {"share", kShareXattr, "a size from 1MiB on, like 200GiB, or 1% to 100% of the budget"},
      {"quota", kQuotaXattr, "a size from 1MiB on, like 500GiB"},
-     {"odirect", kDirectIoXattr, "pass or refuse"}}};
+     {"odirect", kDirectIoXattr, "pass or refuse"},
+     {"pool-writes", kPoolWritesXattr, "all, reused or off"}}};
 
 bool is_good_value(std::string_view xattr, const std::string& value) {
   if (xattr == kPolicyXattr) return parse_policy(value).has_value();
   if (xattr == kTtlXattr) return parse_ttl(value).ok();
   if (xattr == kShareXattr) return parse_share(value).ok();
   if (xattr == kDirectIoXattr) return parse_direct_io(value).has_value();
+  if (xattr == kPoolWritesXattr) return parse_pool_writes(value).has_value();
   return parse_quota(value).ok();
 }
 
@@ -61,7 +63,8 @@ bool parse(const std::string& word, Setting& out, std::string& problem) {
     if (equals != std::string::npos && word.substr(0, equals) == key.name) out.key = &key;
   if (out.key == nullptr) {
     problem = fmt::format(
-        "set: {}: write policy=POLICY, ttl=TIME, share=SIZE, quota=SIZE or odirect=HOW",
+        "set: {}: write policy=POLICY, ttl=TIME, share=SIZE, quota=SIZE, odirect=HOW or "
+        "pool-writes=WHAT",
         visible(word));
     return false;
   }
@@ -76,7 +79,8 @@ std::string failure(const char* command, const std::string& path, std::string_vi
   const char* what = "see setfattr(1)";
   if (error == EACCES || error == EPERM)
     what = is_term(xattr) ? "only root may set this" : "whoever may write it may set this";
-  if (error == ENOTDIR) what = "shares, quotas and odirect are told to directories";
+  if (error == ENOTDIR)
+    what = "shares, quotas, odirect and pool-writes are told to directories";
   if (error == ENOSPC) what = "62 directories have a share or a quota, or the disk is full";
   if (error == EROFS) what = "mounted read-only";
   if (error == ENODATA) what = "it was told none itself: see kvcachefs explain";
@@ -187,7 +191,8 @@ void add_set(CLI::App& app, int& exit_code) {
               "policy=cache, process, keep or pin; ttl=TIME (90s, 12h, 7d) after "
               "which it may go although there is room; share=SIZE or PERCENT of the budget "
               "that a directory has before others, quota=SIZE that it has at most (by "
-              "root); odirect=pass or refuse opens with O_DIRECT below a directory. Without a "
+              "root); odirect=pass or refuse opens with O_DIRECT below a directory; "
+              "pool-writes=all, reused or off: what of it is published on the pool. Without a "
               "value it is taken back"))
       ->required()
       ->type_name("");

@@ -114,6 +114,38 @@ Result<void> Files::check_direct_io_of(InodeNumber file, int flags) {
   return check_direct_io(links.empty() ? kRootInode : links.front().first, flags);
 }
 
+// Of a block that is opened once more after it was stored: where those go to the pool, it does now.
+void Files::note_use(Inode& inode) {
+  const bool may_matter =
+      core_.is_publishing && (core_.options.pool_options.writes == PoolWrites::kReused ||
+                              core_.catalog.is_told_policy());
+  if (!may_matter || inode.use_noted.load(std::memory_order_relaxed)) return;
+  if (const Result<void> noted = note_first_use(inode); !noted.ok())
+    log_debug("use not noted inode={} errno={}", inode.number, noted.error().code);
+}
+
+Result<void> Files::note_first_use(Inode& inode) {
+  const auto links = TRY(core_.catalog.list_links(inode.number, 1));
+  if (links.empty()) return {};
+  const PoolWrites writes = TRY(core_.knowledge.pool_writes(links.front().first))
+                                .value_or(core_.options.pool_options.writes);
+  const bool is_on_pool = TRY(core_.catalog.find_pool_copy(inode.number)).has_value();
+  {
+    const std::lock_guard lock(inode.mutex);
+    InodeRecord next = inode.record;
+    if (next.state != DataState::kPublished && next.state != DataState::kSealed) return {};
+    inode.use_noted.store(true, std::memory_order_relaxed);
+    if (writes != PoolWrites::kReused || is_on_pool || (next.flags & kInodeReused) != 0)
+      return {};
+    next.flags |= kInodeReused;
+    Edit edit;
+    edit.put_to_publish(inode.number);
+    TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
+  }
+  if (core_.on_pool_work) core_.on_pool_work();
+  return {};
+}
+
 OpenCost Files::open_cost(InodeNumber number, int flags) {
   const Result<InodePtr> inode = core_.table.get(number);
   if (!inode.ok() || !(*inode)->is_file()) return OpenCost::kQuick;
@@ -173,6 +205,7 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
       core_.knowledge.store_began(block, caller.pid);
     } else if ((flags & O_ACCMODE) != O_WRONLY) {
       core_.knowledge.loaded(*inode, size, caller.pid);
+      note_use(*inode);
     }
   }
   return opened;

@@ -54,6 +54,8 @@ class Files {
   Result<struct stat> check_stands(Inode& inode);
   // Errors: EINVAL (O_DIRECT where it is refused).
   Result<void> check_direct_io(InodeNumber directory, int flags);
+  void note_use(Inode& inode);
+  Result<void> note_first_use(Inode& inode);
   Result<void> check_direct_io_of(InodeNumber file, int flags);  // by its first name
   Result<Opened> open_locked(const InodePtr& inode, int flags, UniqueFd fd, pid_t opener,
                              std::unique_lock<std::mutex>& lock);

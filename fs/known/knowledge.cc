@@ -419,6 +419,12 @@ Result<std::optional<DirectIo>> Knowledge::direct_io(InodeNumber directory) {
   return place->direct_io;
 }
 
+Result<std::optional<PoolWrites>> Knowledge::pool_writes(InodeNumber directory) {
+  const auto place = TRY(places_.of(directory));
+  if (place == nullptr) return std::optional<PoolWrites>{};
+  return place->pool_writes;
+}
+
 void Knowledge::linked(InodeNumber directory, std::string_view name, InodeNumber inode) {
   if (name.find_first_not_of("0123456789") != std::string_view::npos) return;
   const auto place = places_.of(directory);

@@ -148,6 +148,8 @@ class Knowledge {
 
   // What the nearest directory was told, from this one up. Errors: as above.
   Result<std::optional<DirectIo>> direct_io(InodeNumber directory);
+  // The same of what goes to the pool.
+  Result<std::optional<PoolWrites>> pool_writes(InodeNumber directory);
 
   // When a block was used last, to 10 ms; 0: it is not stored.
   UnixNanos last_use(std::uint64_t block);

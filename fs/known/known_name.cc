@@ -72,6 +72,11 @@ Result<void> check_own_xattr(const InodeRecord& inode, std::string_view name,
     if (!parse_direct_io(value)) return fail(EINVAL, "neither pass nor refuse");
     return {};
   }
+  if (name == kPoolWritesXattr) {
+    if (!S_ISDIR(inode.mode)) return fail(ENOTDIR, "told to a directory");
+    if (!parse_pool_writes(value)) return fail(EINVAL, "neither all, reused nor off");
+    return {};
+  }
   name.remove_prefix(kOwnXattrs.size());
   if (std::find(kReadOnly.begin(), kReadOnly.end(), name) != kReadOnly.end())
     return fail(EPERM, "read-only xattr");

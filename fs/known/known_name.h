@@ -36,9 +36,9 @@ inline constexpr std::string_view kParentXattr = "user.kvcachefs.parent";
 Result<std::string> known_xattr(Catalog& catalog, InodeNumber inode, std::string_view name);
 
 // Whether an xattr of ours may be stored: kToldXattr, on a directory, to the name of a layout; kPolicyXattr
-// and kTtlXattr on a directory or a regular file; kShareXattr, kQuotaXattr and kDirectIoXattr on a
+// and kTtlXattr on a directory or a regular file; kShareXattr, kQuotaXattr, kDirectIoXattr and kPoolWritesXattr on a
 // directory. Errors: EPERM (read-only, or on something else), EINVAL (no such layout or policy, no time to
-// live, no size, neither pass nor refuse), ENOTDIR, EOPNOTSUPP (this version knows none of that name).
+// live, no size, none of the words), ENOTDIR, EOPNOTSUPP (this version knows none of that name).
 Result<void> check_own_xattr(const InodeRecord& inode, std::string_view name,
                              std::string_view value);
 

@@ -18,6 +18,7 @@ struct Step {
   std::optional<FilePolicy> policy;
   std::optional<std::chrono::seconds> ttl;
   std::optional<DirectIo> direct_io;
+  std::optional<PoolWrites> pool_writes;
   TenantTerms terms;
 };
 
@@ -33,6 +34,8 @@ Result<Step> step_up(Catalog& catalog, InodeNumber directory) {
     step.ttl = told.ttl;
     if (const auto value = TRY(catalog.find_xattr(directory, kDirectIoXattr)))
       step.direct_io = parse_direct_io(*value);
+    if (const auto value = TRY(catalog.find_xattr(directory, kPoolWritesXattr)))
+      step.pool_writes = parse_pool_writes(*value);
     step.terms = TRY(own_terms(catalog, directory));
   }
   if (directory == kRootInode) return step;
@@ -53,6 +56,7 @@ std::shared_ptr<Place> below(const std::shared_ptr<const Place>& above, const St
   place->policy = step.policy ? step.policy : above->policy;
   place->ttl = step.ttl ? step.ttl : above->ttl;
   place->direct_io = step.direct_io ? step.direct_io : above->direct_io;
+  place->pool_writes = step.pool_writes ? step.pool_writes : above->pool_writes;
   place->age = age;
   return place;
 }
@@ -63,6 +67,7 @@ std::shared_ptr<Place> root_place(const Step& step, std::uint64_t age) {
   place->policy = step.policy;
   place->ttl = step.ttl;
   place->direct_io = step.direct_io;
+  place->pool_writes = step.pool_writes;
   place->age = age;
   return place;
 }

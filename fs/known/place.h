@@ -15,6 +15,7 @@
 #include <string>
 
 #include "fs/known/direct_io.h"
+#include "fs/known/pool_writes.h"
 #include "fs/known/tenants.h"
 #include "fs/layout/layout.h"
 #include "fs/node/inode_table.h"
@@ -30,6 +31,7 @@ struct Place {
   std::optional<FilePolicy> policy;
   std::optional<std::chrono::seconds> ttl;
   std::optional<DirectIo> direct_io;
+  std::optional<PoolWrites> pool_writes;
   TenantSlot tenant = 0;  // fs/known/tenants.h; find_place() does not say
   std::uint64_t age = 0;  // of Places; it holds as long as that has not changed. 0: not kept
 };

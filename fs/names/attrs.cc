@@ -37,7 +37,8 @@ bool is_named(std::string_view name) {
 // Whether what a directory is told holds below it.
 bool is_told_below(const Inode& inode, std::string_view name) {
   return inode.type == S_IFDIR &&
-         (name == kPolicyXattr || name == kTtlXattr || name == kDirectIoXattr || is_term(name));
+         (name == kPolicyXattr || name == kTtlXattr || name == kDirectIoXattr ||
+          name == kPoolWritesXattr || is_term(name));
 }
 
 // Who has a share does not say how large it is.
@@ -259,7 +260,7 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
 
 // After the commit: what is told holds for what is there already.
 Result<void> Attributes::told(Inode& inode, std::string_view name) {
-  if (name == kDirectIoXattr) {
+  if (name == kDirectIoXattr || name == kPoolWritesXattr) {
     core_.knowledge.places().changed();
     return {};
   }
@@ -323,7 +324,7 @@ Result<std::string> Attributes::get_xattr(InodeNumber number, std::string_view n
   if (name == kParentXattr) return core_.knowledge.parent_hash(number);
   const bool is_policy = name == kPolicyXattr || name == kTtlXattr;
   if (name.starts_with(kOwnXattrs) && name != kToldXattr && name != kDirectIoXattr &&
-      !is_policy && !is_term(name))
+      name != kPoolWritesXattr && !is_policy && !is_term(name))
     return known_xattr(core_.catalog, number, name);
   InodeRecord record;
   {

@@ -92,6 +92,8 @@ struct Inode {
   // Whose directory its first name is in (fs/known/tenants.h): as of its making, renaming or seal, or of
   // the last count. Written under `mutex`.
   std::atomic<std::uint8_t> tenant{0};
+  // Nothing is left to be noted of its use, for the pool.
+  std::atomic<bool> use_noted{false};
   // Of an unpublished file that is open for writing: what Budget::danger() was then.
   std::uint64_t danger_at_open = 0;
   // What close, fsync and rename of a poisoned file say: the error of the write that failed.

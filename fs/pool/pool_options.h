@@ -3,10 +3,9 @@
 
 #include <cstdint>
 
-namespace kvcachefs {
+#include "fs/known/pool_writes.h"
 
-// What goes to the pool.
-enum class PoolWrites : std::uint8_t { kAll, kOff };
+namespace kvcachefs {
 
 inline constexpr std::uint64_t kMinPoolSize = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxPoolSize = std::uint64_t{1} << 60;

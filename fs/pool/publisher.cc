@@ -284,8 +284,13 @@ Result<std::optional<Publisher::Candidate>> Publisher::find_candidate(InodeNumbe
                  .name = links.front().second,
                  .shared = *shared};
   file.keep = policy >= FilePolicy::kKeep;
+  const PoolWrites writes = TRY(core_.knowledge.pool_writes(file.directory))
+                                .value_or(core_.options.pool_options.writes);
+  if (writes == PoolWrites::kOff) return std::optional<Candidate>{};
   const std::lock_guard lock(file.inode->mutex);
   const InodeRecord& record = file.inode->record;
+  const bool waits_for_use = writes == PoolWrites::kReused && shared->is_block && !file.keep;
+  if (waits_for_use && (record.flags & kInodeReused) == 0) return std::optional<Candidate>{};
   // One that is written anew comes again with its next seal.
   if (record.state != DataState::kSealed || record.nlink == 0 || file.inode->is_going() ||
       file.inode->damaged_object == record.object)
@@ -313,6 +318,7 @@ struct Publisher::Seen {
   DataState state = DataState::kNone;
   ObjectId object = kNoObject;
   DataStamp stamp = {};
+  std::uint32_t flags = 0;
   bool operator==(const Seen&) const = default;
 };
 
@@ -331,7 +337,8 @@ Result<Publisher::Seen> Publisher::see_locked(const InodePtr& inode) {
               .links = TRY(core_.catalog.list_links(inode->number, 1)),
               .state = inode->record.state,
               .object = inode->record.object,
-              .stamp = inode->record.stamp};
+              .stamp = inode->record.stamp,
+              .flags = inode->record.flags};
 }
 
 Result<Publisher::Outcome> Publisher::publish_one(Batch& batch, std::size_t ticket) {

@@ -55,8 +55,9 @@ def test_completion_knows_every_command_and_option(mounts):
         assert options_of(command) >= {"--help"}
     assert complete("mount", "--data-path", "p") == ["passthrough"]
     assert set(complete("ls", "--by", "")) == {"model", "session", "runtime"}
-    assert complete("set", "/path", "p") == ["policy="]
+    assert set(complete("set", "/path", "p")) == {"policy=", "pool-writes="}
     assert set(complete("set", "/path", "policy", "=", "")) == {"cache", "process", "keep", "pin"}
+    assert complete("set", "/path", "pool-writes", "=", "r") == ["reused"]
     mount = mounts()
     assert complete("explain", mount.mnt) == [mount.mnt]
     assert mount.mnt in complete("status", os.path.dirname(mount.mnt))

@@ -80,7 +80,7 @@ TEST_F(ConfigTest, APoolHasAnAddressAndAnOwner) {
   give_device();
   EXPECT_FALSE(load()->pool.has_value());
   give("pool", "nfs://filer/export/kv?nfsport=2050");
-  give("pool-writes", "off");
+  give("pool-writes", "reused");
   give("pool-size", "2TiB");
   give("pool-owner", "1000:1001");
   auto config = load();
@@ -89,7 +89,7 @@ TEST_F(ConfigTest, APoolHasAnAddressAndAnOwner) {
   EXPECT_EQ(PoolUri::Kind::kNfs, config->pool->kind);
   EXPECT_EQ("filer", config->pool->host);
   EXPECT_EQ(2050, config->pool->nfs_port);
-  EXPECT_EQ(PoolWrites::kOff, config->pool_options.writes);
+  EXPECT_EQ(PoolWrites::kReused, config->pool_options.writes);
   EXPECT_EQ(1000u, config->pool_options.owner_uid);
   EXPECT_EQ(1001u, config->pool_options.owner_gid);
   give("pool-owner", "7");

@@ -1,0 +1,124 @@
+"""What goes to the pool: all, what is used again, or nothing; told to the mount and to directories."""
+
+import hashlib
+import os
+
+import pytest
+
+import kvmount
+import pools
+
+
+def block(kind, number):
+    digest = hashlib.sha256(f"{kind} {number}".encode()).hexdigest()
+    return f"{kind}_1a2b3c4d5e6f_r0/{digest[:3]}/{digest[3:5]}_g0/{digest}.bin"
+
+
+def store(mount, name, content):
+    path = os.path.join(mount.mnt, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".tmp", "wb") as file:
+        file.write(content)
+    os.rename(path + ".tmp", path)
+    return path
+
+
+def load(mount, name):
+    with open(os.path.join(mount.mnt, name), "rb") as file:
+        return file.read()
+
+
+def published(pool, names):
+    return [name for name in names if os.path.exists(pool.path(name))]
+
+
+def flush(mount):
+    done = mount.cli("flush", mount.mnt)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("kind", ["dir", "nfs"])
+def test_reused_blocks_and_other_files_are_published(kind):
+    with pools.Pool(kind) as pool, \
+            pools.node(pool, "stores", options=["--pool-writes", "reused"]) as mount, \
+            pools.node(pool, "finds", options=["--pool-writes", "off"]) as other:
+        pools.wait_until_joined(mount, other)
+        names = [block("model", number) for number in range(8)]
+        for name in names:
+            store(mount, name, name.encode() * 100)
+        store(mount, "model_1a2b3c4d5e6f_r0/config.json", b"{}")
+        flush(mount)
+        assert os.path.exists(pool.path("model_1a2b3c4d5e6f_r0", "config.json"))
+        assert published(pool, names) == []
+
+        for name in names[:3]:
+            assert load(mount, name) == name.encode() * 100
+        flush(mount)
+        assert published(pool, names) == names[:3]
+        for name in names[:3]:
+            assert load(other, name) == name.encode() * 100
+        assert not os.path.exists(os.path.join(other.mnt, names[3]))
+
+        # What must not be lost does not wait for that; nor is a use forgotten with the daemon.
+        directory = os.path.join(mount.mnt, "kept_1a2b3c4d5e6f_r0")
+        os.mkdir(directory)
+        os.setxattr(directory, "user.kvcachefs.policy", b"keep")
+        store(mount, block("kept", 0), b"kept")
+        flush(mount)
+        assert published(pool, [block("kept", 0)])
+        if kind == "nfs":
+            pool.kill()
+            kvmount.wait_until(lambda: not pools.state(mount)["up"], 20, "the pool to be down")
+            assert load(mount, names[4]) == names[4].encode() * 100
+            mount.crash()
+            pool.up()
+            kvmount.wait_until(lambda: pools.state(mount)["up"], 20, "the pool to be up")
+            flush(mount)
+            assert published(pool, names) == names[:3] + [names[4]]
+
+
+@pytest.mark.short
+def test_a_directory_is_told_otherwise():
+    with pools.Pool("dir") as pool, pools.node(pool, "told") as mount:
+        pools.wait_until_joined(mount)
+
+        def tell(kind, what):
+            path = os.path.join(mount.mnt, f"{kind}_1a2b3c4d5e6f_r0")
+            os.makedirs(path, exist_ok=True)
+            return mount.cli("set", path, f"pool-writes={what}")
+
+        for kind, what in ("never", "off"), ("again", "reused"):
+            done = tell(kind, what)
+            assert done.returncode == 0, done.stderr
+        names = [block(kind, 0) for kind in ("never", "again", "always")]
+        for name in names:
+            store(mount, name, b"x" * 1000)
+        store(mount, "never_1a2b3c4d5e6f_r0/config.json", b"{}")
+        flush(mount)
+        assert published(pool, names) == names[2:]
+        assert not os.path.exists(pool.path("never_1a2b3c4d5e6f_r0", "config.json"))
+        for name in names:
+            load(mount, name)
+        flush(mount)
+        assert published(pool, names) == names[1:]
+
+        # It holds for what is stored from then on.
+        assert tell("never", "").returncode == 0
+        later = block("never", 1)
+        store(mount, later, b"y")
+        flush(mount)
+        assert published(pool, [*names, later]) == [*names[1:], later]
+
+        done = tell("again", "sometimes")
+        assert done.returncode != 0 and "all, reused or off" in done.stderr
+        done = mount.cli("set", os.path.join(mount.mnt, later), "pool-writes=off")
+        assert done.returncode != 0 and "told to directories" in done.stderr
+        with pytest.raises(OSError):
+            os.setxattr(mount.mnt, "user.kvcachefs.pool-writes", b"sometimes")
+
+
+def test_a_wrong_word_is_refused():
+    with pools.Pool("dir") as pool, pytest.raises(kvmount.MountError, match="all, reused or off"):
+        with pools.node(pool, "wrong", options=["--pool-writes", "some"]):
+            pass
