@@ -428,9 +428,13 @@ TEST_P(SharedVolumes, AListingShowsWhatOthersHave) {
   // What is taken away here is shown no more, whether the pool still has it or not.
   EXPECT_TRUE(b_.finds("n7"));
   EXPECT_OK((*b_)->unlink(kRootInode, "n7"));
-  const std::vector<std::string> left = names_of(b_, kRootInode);
-  EXPECT_EQ(0, std::count(left.begin(), left.end(), "n7"));
-  EXPECT_EQ(102U, left.size());
+  std::vector<std::string> left;
+  // On a busy machine the pool may count as away for a moment.
+  EXPECT_TRUE(TestVolume::wait_for([&] {
+    left = names_of(b_, kRootInode);
+    EXPECT_EQ(0, std::count(left.begin(), left.end(), "n7"));
+    return left.size() == 102;
+  })) << left.size();
 }
 
 TEST_P(SharedVolumes, AnEmptyDirectoryIsNotThePoolThatWasJoined) {

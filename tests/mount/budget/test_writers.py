@@ -70,7 +70,8 @@ def test_what_a_process_wrote_lives_as_long_as_it_and_goes_first_then(limited, e
     paths = [os.path.join(mount.mnt, name(number)) for number in range(FILES)]
     flood(mount, 3, seed)
     assert len(kvmount.run_as(stat_of, paths)) == FILES
-    assert "stays: the process that wrote it lives" in mount.cli("explain", paths[0]).stdout
+    kvmount.wait_until(lambda: "stays: the process that wrote it lives"
+                       in mount.cli("explain", paths[0]).stdout, 30, "its seal")
     mount.crash()  # Who wrote what is known afterwards, too.
     kvmount.wait_until(lambda: mount.status()["tiers"][0]["budget"]["used"] is not None, 30,
                        "the count")
