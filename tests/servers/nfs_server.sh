@@ -61,6 +61,8 @@ up() {
   command -v ganesha.nfsd >/dev/null || die "nfs-ganesha is not installed: packaging/install-deps.sh test"
   [ -d "$directory" ] || die "$directory: no directory"
   mkdir -p "$work/recovery"
+  # One that was killed just now takes a moment to go.
+  for tries in $(seq 100); do alive "$(process "$work/pid")" ganesha.nfsd || break; sleep 0.05; done
   ! alive "$(process "$work/pid")" ganesha.nfsd || die "$work: a server runs already"
   down "$work"
   rm -f "$work/pid" "$work/log"
