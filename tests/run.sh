@@ -19,6 +19,9 @@
 #   bench        measurements against raw ext4
 #   size         ten million names (NAMES: another number): memory, lookups, how soon a mount answers; hours
 #
+# Tests run beside each other, more of them than there are CPUs. A few that fail so are run once more, alone; those that pass
+# then are named in the output, and do not fail the label. What a sanitizer reports does.
+#
 # The log of a label is build/test-logs/LABEL.log. Environment: KVCACHEFS_SEED (repeats a run),
 # KVCACHEFS_FULL=1 (full counts, hours), CI (warnings are errors).
 set -uo pipefail
@@ -57,6 +60,9 @@ workers=$((jobs * 2 < 8 ? jobs * 2 : 8))
 # A whole label; the tests' own limits are much shorter.
 label_limit_s=1500
 [ "${KVCACHEFS_FULL:-}" = 1 ] && label_limit_s=36000
+
+# Tests of a suite that are run once more; when more fail, it is not the load.
+most_again=4
 
 say() { printf '%s\n' "$*"; }
 
@@ -144,6 +150,17 @@ python_for() {
     touch "$stamp"
 }
 
+run_pytest() {
+  limited ${wrap[@]+"${wrap[@]}"} "$venv/bin/python" -m pytest -q -c tests/pytest.ini --timeout=900 "$@"
+}
+
+# NAME...: of tests that have failed.
+may_run_again() {
+  [ $# -gt 0 ] && [ $# -le $most_again ] || return 1
+  say "---- once more, alone: $*"
+}
+passed_alone() { printf '%s\n' "$@" >>"$logs/passed-alone"; }
+
 # suite FOLDER ARGUMENTS...: pytest over tests/FOLDER, several tests at a time.
 suite() {
   local folder=$1 status
@@ -152,9 +169,15 @@ suite() {
     say "no tests in tests/$folder"
     return 1
   fi
-  limited ${wrap[@]+"${wrap[@]}"} "$venv/bin/python" -m pytest -q -c tests/pytest.ini --timeout=900 \
-    -n "$workers" --dist worksteal --durations=10 "tests/$folder" "$@" ${pytest_arguments[@]+"${pytest_arguments[@]}"}
-  status=$?
+  run_pytest -n "$workers" --dist worksteal --durations=10 "tests/$folder" "$@" \
+    ${pytest_arguments[@]+"${pytest_arguments[@]}"} | tee "$logs/suite.out"
+  status=${PIPESTATUS[0]}
+  if [ "$status" = 1 ]; then
+    local names
+    mapfile -t names < <(sed -nE 's/^(FAILED|ERROR) (tests\/[^:]+::.*)$/\2/p' "$logs/suite.out" | sed 's/ - .*//' | sort -u)
+    may_run_again "${names[@]+"${names[@]}"}" && run_pytest "${names[@]}" &&
+      passed_alone "${names[@]}" && status=0
+  fi
   # 5: nothing selected, which a narrowing argument may well ask for.
   [ $status = 5 ] && [ ${#pytest_arguments[@]} -gt 0 ] && return 0
   return $status
@@ -176,11 +199,19 @@ gtest() {
       --gtest_brief=1 --gtest_random_seed=$((KVCACHEFS_SEED % 99999)) >"$logs/$1-$2-$shard.log" 2>&1 &
     pids+=($!)
   done
+  # 1: tests have failed; else it did not come to its end.
+  local status names=() crashed=0
   for shard in "${!pids[@]}"; do
-    wait "${pids[$shard]}" || failed=1
+    wait "${pids[$shard]}"; status=$?
+    [ $status = 0 ] || failed=1
+    [ $status -le 1 ] || crashed=1
     cat "$logs/$1-$2-$shard.log"
   done
-  return $failed
+  [ $failed = 1 ] && [ $crashed = 0 ] || return $failed
+  mapfile -t names < <(cat "$logs/$1-$2"-*.log | sed -nE 's/^\[  FAILED  \] ([^ ,]+\/?[^ ,]*).*/\1/p' | sort -u)
+  may_run_again "${names[@]+"${names[@]}"}" || return 1
+  GTEST_FILTER=$(IFS=:; echo "${names[*]}") limited ${wrap[@]+"${wrap[@]}"} "$program" --gtest_brief=1 \
+    --gtest_random_seed=$((KVCACHEFS_SEED % 99999)) && passed_alone "${names[@]}"
 }
 
 # --- Labels ------------------------------------------------------------------------------------
@@ -312,12 +343,14 @@ for label in "${labels[@]}"; do
     continue
   fi
   start=$SECONDS
+  rm -f "$logs/passed-alone"
   if ( "label_$label" ) >"$log" 2>&1; then verdict=passed; else verdict=failed; fi
   clean_up >"$log.left" 2>&1
   cat "$log.left" >>"$log"
   printf '%-14s %-7s %4d s   %s\n' "$label" "$verdict" $((SECONDS - start)) \
     "$(grep -aE '^[0-9]+ (passed|failed).* in |\[  PASSED  \]' "$log" | tail -n 1 | tr -s ' =')"
   [ -s "$log.left" ] && sed 's/^/    /' "$log.left"
+  [ -s "$logs/passed-alone" ] && sed 's/^/    failed beside others, passed alone: /' "$logs/passed-alone"
   rm -f "$log.left"
   if [ $verdict = passed ]; then
     passed=$((passed + 1))
