@@ -89,6 +89,9 @@ struct Found {
 
 class NfsSession : public PoolSession {
  public:
+  explicit NfsSession(std::shared_ptr<PoolGovernor> governor)
+      : governor_(std::move(governor)) {}
+
   Result<void> open(const PoolUri& uri, Deadline deadline) {
     const NfsUser user{.uid = uri.uid, .gid = uri.gid};
     TRY(mount(uri, user, deadline));
@@ -184,8 +187,10 @@ class NfsSession : public PoolSession {
   Result<Found> look_up(const Handle& directory, std::string_view name, Deadline deadline);
   Result<Found> find_handle(std::string_view path, Deadline deadline);
   Result<Handle> directory_at(std::string_view path, Deadline deadline);
-  Result<void> transfer(std::uint64_t size, std::size_t most,
-                        const std::function<Result<void>(Piece)>& start, Deadline deadline);
+  // Puts a piece on its way; the request is to be told of its answer.
+  using Start = std::function<Result<void>(Piece, std::shared_ptr<PoolGovernor::Request>)>;
+  Result<void> transfer(PoolWay way, std::uint64_t size, std::size_t most, const Start& start,
+                        Deadline deadline);
   void forget_directories() { directories_.clear(); }
 
   // `act` with the handle of the directory of `path` and the name in it; once more when a handle that was
@@ -204,6 +209,7 @@ class NfsSession : public PoolSession {
     return act(TRY(directory_at(directory, deadline)), name);
   }
 
+  const std::shared_ptr<PoolGovernor> governor_;
   NfsConnection connection_;
   Handle root_;
   std::string below_export_;
@@ -348,26 +354,28 @@ Result<Handle> NfsSession::directory_at(std::string_view path, Deadline deadline
 
 // ---- bytes
 
-// Cuts `size` bytes into pieces of `most`, and has `start` put each on its way; what is to be done once more comes
-// back by `left_`.
-Result<void> NfsSession::transfer(std::uint64_t size, std::size_t most,
-                                  const std::function<Result<void>(Piece)>& start,
-                                  Deadline deadline) {
+// Cuts `size` bytes into pieces of `most`, and has `start` put each on its way, as many as the governor lets; what is to be
+// done once more comes back by `left_`.
+Result<void> NfsSession::transfer(PoolWay way, std::uint64_t size, std::size_t most,
+                                  const Start& start, Deadline deadline) {
   left_.clear();
   failure_.reset();
   std::uint64_t next = 0;
   while (true) {
     while (!failure_ && connection_.under_way() < kDepth && (!left_.empty() || next < size)) {
-      Piece piece;
-      if (!left_.empty()) {
-        piece = left_.front();
-        left_.pop_front();
-      } else {
-        piece = {.at = next,
-                 .size = static_cast<std::size_t>(std::min<std::uint64_t>(most, size - next))};
+      const Piece piece = left_.empty() ? Piece{.at = next,
+                                                .size = static_cast<std::size_t>(
+                                                    std::min<std::uint64_t>(most, size - next))}
+                                        : left_.front();
+      auto request = governor_->admit(way, piece.size, connection_.under_way() == 0);
+      if (request == nullptr) break;
+      if (left_.empty()) {
         next += piece.size;
+      } else {
+        left_.pop_front();
       }
-      if (const Result<void> started = start(piece); !started.ok()) failure_ = started.error();
+      if (const Result<void> started = start(piece, std::move(request)); !started.ok())
+        failure_ = started.error();
     }
     if (connection_.under_way() == 0) break;
     const std::size_t before = connection_.under_way();
@@ -401,8 +409,8 @@ Result<std::uint64_t> NfsSession::read_parts(PoolFile& file, std::uint64_t offse
     return {};
   };
   TRY(transfer(
-      size, most_read_,
-      [&](Piece piece) {
+      PoolWay::kRead, size, most_read_,
+      [&](Piece piece, std::shared_ptr<PoolGovernor::Request> request) {
         return connection_.send(
             [&](rpc_context* rpc, void* call) {
               READ3args args{};
@@ -411,9 +419,11 @@ Result<std::uint64_t> NfsSession::read_parts(PoolFile& file, std::uint64_t offse
               args.count = static_cast<count3>(piece.size);
               return rpc_nfs3_read_async(rpc, NfsConnection::answer_to, &args, call);
             },
-            [this, piece, &arrived](const void* result) {
+            [this, piece, &arrived, request = std::move(request)](const void* result) {
+              if (result == nullptr) return;
+              request->answered(piece.size == most_read_);
               // After a failure nobody wants what is still on its way.
-              if (result == nullptr || failure_) return;
+              if (failure_) return;
               const Result<void> taken = arrived(piece, *static_cast<const READ3res*>(result));
               if (!taken.ok()) failure_ = taken.error();
             });
@@ -445,8 +455,8 @@ Result<void> NfsSession::write_parts(PoolFile& file, std::uint64_t offset, std::
     return {};
   };
   return transfer(
-      size, most_written_,
-      [&](Piece piece) -> Result<void> {
+      PoolWay::kWrite, size, most_written_,
+      [&](Piece piece, std::shared_ptr<PoolGovernor::Request> request) -> Result<void> {
         const std::size_t own = free_buffers.back();
         std::vector<std::byte>& buffer = buffers_[own];
         buffer.resize(std::max(buffer.size(), piece.size));
@@ -463,9 +473,11 @@ Result<void> NfsSession::write_parts(PoolFile& file, std::uint64_t offset, std::
               args.data.data_val = reinterpret_cast<char*>(buffer.data());
               return rpc_nfs3_write_async(rpc, NfsConnection::answer_to, &args, call);
             },
-            [this, piece, own, &arrived, &free_buffers](const void* result) {
+            [this, piece, own, &arrived, &free_buffers,
+             request = std::move(request)](const void* result) {
               free_buffers.push_back(own);
               if (result == nullptr) return;
+              request->answered(piece.size == most_written_);
               const Result<void> taken = arrived(piece, *static_cast<const WRITE3res*>(result));
               if (!taken.ok()) failure_ = taken.error();
             });
@@ -738,8 +750,10 @@ Result<PoolSpace> NfsSession::space(Deadline deadline) {
 
 }  // namespace
 
-Result<std::unique_ptr<PoolSession>> open_nfs_session(const PoolUri& uri, Deadline deadline) {
-  auto session = std::make_unique<NfsSession>();
+Result<std::unique_ptr<PoolSession>> open_nfs_session(const PoolUri& uri, Deadline deadline,
+                                                      std::shared_ptr<PoolGovernor> governor) {
+  if (governor == nullptr) governor = std::make_shared<PoolGovernor>();
+  auto session = std::make_unique<NfsSession>(std::move(governor));
   TRY(session->open(uri, deadline));
   return std::unique_ptr<PoolSession>(std::move(session));
 }

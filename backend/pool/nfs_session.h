@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "backend/pool/pool_governor.h"
 #include "backend/pool/pool_session.h"
 #include "backend/pool/pool_uri.h"
 
@@ -11,7 +12,8 @@ namespace kvcachefs {
 // Mounts the export and opens the directory below it; which part of the path is the export is tried out. Errors:
 // ETIMEDOUT, ENOTCONN (no server there, or none that speaks NFS version 3); ENOENT, ENOTDIR, EACCES (what the
 // server says of the path).
-[[nodiscard]] Result<std::unique_ptr<PoolSession>> open_nfs_session(const PoolUri& uri,
-                                                                    Deadline deadline);
+// `governor`: of all sessions that go the same way; null: one of its own.
+[[nodiscard]] Result<std::unique_ptr<PoolSession>> open_nfs_session(
+    const PoolUri& uri, Deadline deadline, std::shared_ptr<PoolGovernor> governor = nullptr);
 
 }  // namespace kvcachefs
