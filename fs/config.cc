@@ -283,6 +283,16 @@ Result<void> set_pool_size(Config& config, std::string_view value, std::string& 
   return set_bytes(config.pool_options.size, value, kMinPoolSize, kMaxPoolSize, problem);
 }
 
+Result<void> set_stage_whole(Config& config, std::string_view value, std::string& problem) {
+  return set_bytes(config.pool_options.stage_whole, value, kMinStageWhole, kMaxPoolSize,
+                   problem);
+}
+
+Result<void> set_pool_in_flight(Config& config, std::string_view value, std::string& problem) {
+  return set_bytes(config.pool_options.in_flight, value, PoolGovernor::kLeast, kMaxPoolInFlight,
+                   problem);
+}
+
 std::optional<std::uint32_t> parse_id(std::string_view text) noexcept {
   std::uint32_t id = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
@@ -366,6 +376,16 @@ constexpr std::array kSettings = {
         "that, but what was said to be kept. Say the same on all mounts of a pool. Default: "
         "nothing is evicted there",
         set_pool_size},
+    Setting{
+        "stage-whole", "SIZE", kValue, true, true,
+        "A file on the pool up to this size is fetched whole before an open of it returns; a "
+        "larger one is read while it comes. Default: 256MiB",
+        set_stage_whole},
+    Setting{"pool-in-flight", "SIZE", kValue, true, true,
+            "How many bytes may be under way to a pool on NFS, and as many from it, at a time; "
+            "where "
+            "the link is slow it is less by itself. Default: 32MiB",
+            set_pool_in_flight},
     Setting{"pool-owner", "UID[:GID]", kValue, true, true,
             "Whose the files on the pool are that kvcachefs did not put there; they get mode "
             "0640. Default: 0:0",

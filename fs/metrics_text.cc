@@ -243,6 +243,13 @@ void add_pool(Text& text, const PoolStatusReport& pool) {
   text.one("pool_missed_opens_total", "counter",
            "Opens that the pool did not answer in time, or not as it was published.",
            counts.missed);
+  text.one("pool_arriving_files", "gauge", "Large files that are read while they come.",
+           counts.arriving);
+  text.one("pool_read_limit_bytes", "gauge",
+           "What may be under way from a pool on NFS at a time, as its link carries.",
+           pool.most_read);
+  text.one("pool_write_limit_bytes", "gauge", "The same of what is under way to it.",
+           pool.most_written);
   text.one("pool_published_files_total", "counter", "Files published on the pool.",
            counts.published);
   text.one("pool_published_bytes_total", "counter", "Bytes of these.", counts.published_bytes);

@@ -201,8 +201,9 @@ Result<void> Mount::open_pool(std::string& problem) {
       .lease = std::chrono::duration_cast<std::chrono::milliseconds>(config_.lease),
       .pool = TRY(catalog_->pool()),
       .size = config_.kernel.read_only ? 0 : config_.pool_options.size};
-  PoolClient::Open open = [uri = *config_.pool](Deadline deadline) {
-    return open_pool_session(uri, deadline);
+  pool_governor_ = std::make_shared<PoolGovernor>(config_.pool_options.in_flight);
+  PoolClient::Open open = [uri = *config_.pool, governor = pool_governor_](Deadline deadline) {
+    return open_pool_session(uri, deadline, governor);
   };
   pool_ = std::make_unique<PoolService>(std::move(open), options);
   return {};
@@ -347,7 +348,9 @@ StatusReport Mount::report() {
     out.pool = PoolStatusReport{.uri = config_.pool_text,
                                 .service = pool_->report(),
                                 .health = pool_->client().health(),
-                                .counts = volume_->pool_counts().value_or(PoolCounts{})};
+                                .counts = volume_->pool_counts().value_or(PoolCounts{}),
+                                .most_read = pool_governor_->limit(PoolWay::kRead),
+                                .most_written = pool_governor_->limit(PoolWay::kWrite)};
   }
   return out;
 }

@@ -90,6 +90,7 @@ class Mount {
   std::unique_ptr<LocalDevices> devices_;
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<PoolService> pool_;  // null: nobody asked for one
+  std::shared_ptr<PoolGovernor> pool_governor_;
   std::unique_ptr<FuseSession> session_;
   std::unique_ptr<Volume> volume_;
   std::thread serving_;

@@ -165,6 +165,9 @@ json pool_json(const PoolStatusReport& pool) {
       {"loaded", pool.counts.loaded},
       {"loaded_bytes", pool.counts.loaded_bytes},
       {"missed", pool.counts.missed},
+      {"arriving", pool.counts.arriving},
+      {"most_read_in_flight", pool.most_read},
+      {"most_written_in_flight", pool.most_written},
       {"published", pool.counts.published},
       {"published_bytes", pool.counts.published_bytes},
       {"duplicates", pool.counts.duplicates},
@@ -459,6 +462,9 @@ void add_pool(std::string& out, const json& status) {
       grouped(count_of(pool, "published")), format_size(count_of(pool, "published_bytes")),
       grouped(count_of(pool, "loaded")), format_size(count_of(pool, "loaded_bytes")),
       grouped(count_of(pool, "found")), grouped(count_of(pool, "asked")));
+  if (const std::uint64_t arriving = count_of(pool, "arriving"); arriving > 0)
+    out += fmt::format("              {} large {} on {} way\n", grouped(arriving),
+                       arriving == 1 ? "file" : "files", arriving == 1 ? "its" : "their");
   if (count_of(pool, "size") > 0)
     out += fmt::format("              holds {} of {}, {} files evicted there ({})\n",
                        format_size(count_of(pool, "used")), format_size(count_of(pool, "size")),

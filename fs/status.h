@@ -38,6 +38,9 @@ struct PoolStatusReport {
   PoolServiceReport service;
   PoolHealth health;
   PoolCounts counts;
+  std::uint64_t most_read =
+      0;  // bytes that may be under way from it (backend/pool/pool_governor.h)
+  std::uint64_t most_written = 0;
 };
 
 struct StatusReport {

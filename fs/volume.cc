@@ -125,6 +125,12 @@ Result<std::unique_ptr<Volume>> Volume::open(
     parts.core.fetch = [&parts](const InodePtr& inode) {
       return parts.pool_files->fetch(inode);
     };
+    parts.core.comes_in_frames = [&parts](std::uint64_t size) {
+      return parts.pool_files->is_large(size);
+    };
+    parts.core.fetch_in_frames = [&parts](const InodePtr& inode) {
+      return parts.pool_files->fetch_in_frames(inode);
+    };
     parts.core.on_pool_work = [&parts] { parts.publisher->wake(); };
     options.pool->on_joined = [&catalog](const Uuid& pool) {
       if (const Result<void> put = catalog.set_pool(pool); !put.ok())
@@ -173,6 +179,7 @@ void Volume::start() {
   parts_->device_watch.start();
   if (parts_->publisher) {
     parts_->core.options.pool->start();
+    parts_->pool_files->start();
     parts_->publisher->start();
     parts_->pool_stager->start();
   }
@@ -185,6 +192,7 @@ void Volume::stop(double deadline_s) {
   Parts& parts = *parts_;
   if (parts.pool_evictor) parts.pool_evictor->stop();
   if (parts.publisher) {
+    parts.pool_files->stop();
     parts.pool_stager->stop();
     parts.publisher->stop();
     parts.core.options.pool->stop();
@@ -364,6 +372,9 @@ Result<Created> Volume::make_tmpfile(InodeNumber parent, mode_t mode, int flags,
 Result<std::size_t> Volume::read(OpenFile& file, std::span<std::byte> out,
                                  std::uint64_t offset) {
   return parts_->files.read(file, out, offset);
+}
+bool Volume::read_waits(const OpenFile& file, std::size_t size, std::uint64_t offset) const {
+  return file.arriving != nullptr && !file.arriving->has(offset, size);
 }
 Result<std::size_t> Volume::write(OpenFile& file, std::span<const std::byte> data,
                                   std::uint64_t offset, const Caller& caller) {

@@ -272,7 +272,10 @@ class Volume {
                                const Caller& caller);
   // Reads into `out`; less only at the end of the file. Only files opened in a mode that comes
   // to the daemon.
+  // *slow* when read_waits() says so: it waits for the pool (fs/node/arriving.h). Error then: EIO.
   Result<std::size_t> read(OpenFile& file, std::span<std::byte> out, std::uint64_t offset);
+  [[nodiscard]] bool read_waits(const OpenFile& file, std::size_t size,
+                                std::uint64_t offset) const;
   // Writes all of `data`, or fails.
   Result<std::size_t> write(OpenFile& file, std::span<const std::byte> data,
                             std::uint64_t offset, const Caller& caller);

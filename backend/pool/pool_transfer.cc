@@ -74,17 +74,23 @@ class ChunkSums {
     return static_cast<std::size_t>(
         std::min<std::uint64_t>(kPoolChunk, size_ - begin_of(chunk)));
   }
-  // False: a whole chunk differs from what `expected` says of it.
-  bool take(std::uint64_t at, std::span<const std::byte> bytes,
-            const std::vector<std::uint32_t>* expected) {
-    std::size_t chunk = static_cast<std::size_t>((at + kPoolChunk - 1) / kPoolChunk);
-    for (; chunk < count() && begin_of(chunk) + size_of(chunk) <= at + bytes.size(); ++chunk) {
+  // False: a whole chunk differs from what `expected`, the first one's sum, says of it; null: nobody says it.
+  bool take(std::uint64_t at, std::span<const std::byte> bytes, const std::uint32_t* expected) {
+    for (std::size_t chunk = first_from(at); is_within(chunk, at, bytes.size()); ++chunk) {
       const auto skipped = static_cast<std::size_t>(begin_of(chunk) - at);
       sums_[chunk] = crc32c(0, bytes.subspan(skipped, size_of(chunk)));
       known_[chunk] = true;
-      if (expected != nullptr && sums_[chunk] != (*expected)[chunk]) return false;
+      if (expected != nullptr && sums_[chunk] != expected[chunk]) return false;
     }
     return true;
+  }
+  // The chunks that lie within these bytes whole: from this one on, as long as is_within().
+  [[nodiscard]] static std::size_t first_from(std::uint64_t at) noexcept {
+    return static_cast<std::size_t>((at + kPoolChunk - 1) / kPoolChunk);
+  }
+  [[nodiscard]] bool is_within(std::size_t chunk, std::uint64_t at,
+                               std::size_t size) const noexcept {
+    return chunk < count() && begin_of(chunk) + size_of(chunk) <= at + size;
   }
   [[nodiscard]] bool knows(std::size_t chunk) const { return known_[chunk]; }
   [[nodiscard]] std::vector<std::uint32_t>& sums() noexcept { return sums_; }
@@ -360,6 +366,58 @@ Result<PoolKnown> find_known(PoolSession& session, std::string_view path, Deadli
   return known;
 }
 
+namespace {
+
+// The bytes of a file from `offset` on, which go to the same place of `fd`; chunks are counted from there. `arrived` is
+// called with each that was compared and written.
+Result<void> fetch_bytes(PoolSession& session, PoolFile& file, std::uint64_t offset,
+                         std::uint64_t size, int fd, ChunkSums& sums,
+                         const std::uint32_t* expected,
+                         const std::function<void(std::size_t)>& arrived, Deadline deadline) {
+  const Error differs = fail(EILSEQ, "pool: a file is not what was published");
+  const std::uint64_t got = TRY(session.read_parts(
+      file, offset, size,
+      [&](std::uint64_t at, std::span<const std::byte> bytes) -> Result<void> {
+        // Whoever waited has been answered, and may have asked somebody else.
+        if (std::chrono::steady_clock::now() >= deadline)
+          return fail(ETIMEDOUT, "pool: bytes came after the deadline");
+        const std::uint64_t from = at - offset;
+        if (!sums.take(from, bytes, expected)) return differs;
+        TRY(write_whole(fd, at, bytes));
+        for (std::size_t chunk = ChunkSums::first_from(from);
+             sums.is_within(chunk, from, bytes.size()); ++chunk)
+          arrived(chunk);
+        return {};
+      },
+      deadline));
+  if (got != size) return fail(EAGAIN, "pool: a file became shorter while it was read");
+  for (std::size_t chunk = 0; chunk < sums.count(); ++chunk) {
+    if (sums.knows(chunk)) continue;
+    std::vector<std::byte> bytes(sums.size_of(chunk));
+    TRY(read_whole(fd, offset + sums.begin_of(chunk), bytes));
+    if (!sums.take(sums.begin_of(chunk), bytes, expected)) return differs;
+    arrived(chunk);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> fetch_part(
+    PoolSession& session, const PoolKnown& known, std::uint64_t offset, std::uint64_t size,
+    int fd, const std::function<void(std::size_t chunk, std::uint32_t sum)>& arrived,
+    Deadline deadline) {
+  const auto first = static_cast<std::size_t>(offset / kPoolChunk);
+  ChunkSums sums(size);
+  if (known.sums && known.sums->chunk_crc32c.size() < first + sums.count())
+    return fail(EILSEQ, "pool: a record of checksums is of another size");
+  const std::uint32_t* const expected =
+      known.sums ? known.sums->chunk_crc32c.data() + first : nullptr;
+  return fetch_bytes(
+      session, *known.file, offset, size, fd, sums, expected,
+      [&](std::size_t chunk) { arrived(first + chunk, sums.sums()[chunk]); }, deadline);
+}
+
 Result<Fetched> fetch(PoolSession& session, std::string_view path,
                       std::optional<PoolKnown> known, int fd, Deadline deadline) {
   Fetched fetched;
@@ -374,25 +432,12 @@ Result<Fetched> fetch(PoolSession& session, std::string_view path,
   }
   const std::uint64_t size = fetched.status.size;
   ChunkSums sums(size);
-  const std::vector<std::uint32_t>* expected =
-      fetched.sums ? &fetched.sums->chunk_crc32c : nullptr;
-  if (expected != nullptr && expected->size() != sums.count())
+  if (fetched.sums && fetched.sums->chunk_crc32c.size() != sums.count())
     return fail(EILSEQ, "pool: a record of checksums is of another size");
-  const Error differs = fail(EILSEQ, "pool: a file is not what was published");
-  const std::uint64_t got = TRY(session.read_parts(
-      *fetched.file, 0, size,
-      [&](std::uint64_t at, std::span<const std::byte> bytes) -> Result<void> {
-        if (!sums.take(at, bytes, expected)) return differs;
-        return write_whole(fd, at, bytes);
-      },
+  TRY(fetch_bytes(
+      session, *fetched.file, 0, size, fd, sums,
+      fetched.sums ? fetched.sums->chunk_crc32c.data() : nullptr, [](std::size_t) {},
       deadline));
-  if (got != size) return fail(EAGAIN, "pool: a file became shorter while it was read");
-  for (std::size_t chunk = 0; chunk < sums.count(); ++chunk) {
-    if (sums.knows(chunk)) continue;
-    std::vector<std::byte> bytes(sums.size_of(chunk));
-    TRY(read_whole(fd, sums.begin_of(chunk), bytes));
-    if (!sums.take(sums.begin_of(chunk), bytes, expected)) return differs;
-  }
   fetched.chunk_crc32c = std::move(sums.sums());
   const PoolStatus now = TRY(session.status(*fetched.file, deadline));
   if (now.size != size || now.mtime != fetched.status.mtime)

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -102,6 +103,15 @@ struct Fetched {
 // damaged), EAGAIN (it was changed meanwhile), those of pread(2) and pwrite(2), and those of any call.
 [[nodiscard]] Result<Fetched> fetch(PoolSession& session, std::string_view path,
                                     std::optional<PoolKnown> known, int fd, Deadline deadline);
+
+// A part of a file: writes its bytes to the same place of `fd`, open for reading, too, and calls `arrived` with each chunk
+// and its checksum as soon as it is there, on this thread. `known.file` is open; `offset` is where a chunk begins, and the
+// part ends where one ends. Errors: EILSEQ, EAGAIN (the file is shorter by now), those of pread(2) and pwrite(2), and those
+// of any call.
+[[nodiscard]] Result<void> fetch_part(
+    PoolSession& session, const PoolKnown& known, std::uint64_t offset, std::uint64_t size,
+    int fd, const std::function<void(std::size_t chunk, std::uint32_t sum)>& arrived,
+    Deadline deadline);
 
 // A new file of these bytes; what stands at the path, of a try that was cut short, goes. Errors: those of create() and
 // write().

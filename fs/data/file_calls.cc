@@ -32,6 +32,7 @@ bool is_of_disk(int code) { return code == ENOSPC || code == EDQUOT || code == E
 
 Result<std::size_t> Files::read(OpenFile& file, std::span<std::byte> out,
                                 std::uint64_t offset) {
+  if (file.arriving != nullptr) TRY(file.arriving->wait_for(offset, out.size()));
   const int fd = TRY(file.descriptor());
   std::size_t done = 0;
   while (done < out.size()) {
@@ -237,6 +238,16 @@ Result<void> Files::fallocate(OpenFile& file, int mode, std::uint64_t offset,
 
 Result<std::uint64_t> Files::seek(OpenFile& file, std::uint64_t offset, int whence) {
   if (whence != SEEK_DATA && whence != SEEK_HOLE) return fail(EINVAL, "lseek");
+  // What has not come yet looks like a hole.
+  if (file.arriving != nullptr && !file.arriving->has(0, UINT64_MAX)) {
+    std::uint64_t size = 0;
+    {
+      const std::lock_guard lock(file.inode->mutex);
+      size = file.inode->record.stamp.size;
+    }
+    if (offset >= size) return fail(ENXIO, "lseek");
+    return whence == SEEK_DATA ? offset : size;
+  }
   const off_t at = ::lseek(TRY(file.descriptor()), static_cast<off_t>(offset), whence);
   if (at < 0) return fail_errno("lseek");
   return static_cast<std::uint64_t>(at);
@@ -246,6 +257,8 @@ Result<std::uint64_t> Files::copy_range(OpenFile& from, std::uint64_t from_offse
                                         std::uint64_t to_offset, std::uint64_t length,
                                         const Caller& caller) {
   TRY(check_unfinished(*to.inode));
+  if (from.arriving != nullptr)
+    TRY(from.arriving->wait_for(from_offset, std::min(length, kMostCopiedAtOnce)));
   const int in = TRY(from.descriptor());
   const int out = TRY(to.descriptor());
   TRY(strip_on_write(to, caller));

@@ -158,10 +158,18 @@ bool Files::is_remote(Inode& inode) {
   return inode.record.state == DataState::kRemote;
 }
 
-Result<void> Files::bring_bytes(const InodePtr& inode) {
-  if (!is_remote(*inode)) return {};
+Result<std::optional<Arrival>> Files::bring_bytes(const InodePtr& inode, int flags) {
+  std::uint64_t size = 0;
+  {
+    const std::lock_guard lock(inode->mutex);
+    if (inode->record.state != DataState::kRemote) return std::optional<Arrival>{};
+    size = inode->record.stamp.size;
+  }
   if (!core_.fetch) return fail(ENOENT, "its bytes are on a pool that is not given");
-  return core_.fetch(inode);
+  const bool only_reads = (flags & O_ACCMODE) == O_RDONLY && (flags & O_TRUNC) == 0;
+  if (only_reads && core_.comes_in_frames(size)) return core_.fetch_in_frames(inode);
+  TRY(core_.fetch(inode));
+  return std::optional<Arrival>{};
 }
 
 Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
@@ -169,7 +177,7 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
   const InodePtr inode = TRY(core_.table.get(number));
   if (!inode->is_file()) return fail(EINVAL, "open of something else than a file");
   TRY(check_direct_io_of(number, flags));
-  TRY(bring_bytes(inode));
+  std::optional<Arrival> arrival = TRY(bring_bytes(inode, flags));
   struct stat checked = TRY(check_stands(*inode));
   if (check == OpenCheck::kVerify && verifier_.is_wanted(*inode, flags)) {
     TRY(verifier_.verify(inode, flags));
@@ -178,7 +186,8 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
   }
   std::unique_lock lock(inode->mutex);
   if (inode->is_going()) return fail(ESTALE, "about to go");
-  if (const ObjectId object = inode->record.object; inode->damaged_object == object) {
+  if (const ObjectId object = inode->record.object;
+      object != kNoObject && inode->damaged_object == object) {
     lock.unlock();
     verifier_.wait_until_dropped(object);
     return fail(ESTALE, "its bytes are not the sealed ones");
@@ -194,9 +203,12 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
   if (core_.on_loading && inode->block.load(std::memory_order_relaxed) != 0)
     core_.on_loading(*inode, flags);
   const std::uint64_t size = inode->record.stamp.size;
-  // Lets go of the lock.
+  const int kept_flags = flags & ~(O_TRUNC | O_CREAT | O_EXCL);
+  // Whole by now, it is opened as others are. Either lets go of the lock.
+  const bool still_comes = arrival && inode->record.state == DataState::kRemote;
   Opened opened =
-      TRY(open_locked(inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL), {}, caller.pid, lock));
+      TRY(still_comes ? open_arriving(inode, kept_flags, caller.pid, std::move(*arrival), lock)
+                      : open_locked(inode, kept_flags, {}, caller.pid, lock));
   const std::uint64_t block = inode->block.load(std::memory_order_relaxed);
   if (block == 0) core_.budget.used(number);
   if (block != 0) {
@@ -223,7 +235,9 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
     if (was_sealed && core_.on_sync_wanted) core_.on_sync_wanted();
   }
   auto file = std::make_unique<OpenFile>(inode, flags, *tier, inode->record.object, opener);
-  if (core_.passthrough()) {
+  // Somebody reads it through the kernel's page cache, as it came, which excludes passthrough.
+  const bool is_excluded = core_.passthrough() && inode->cached_opens > 0;
+  if (core_.passthrough() && !is_excluded) {
     const Result<int> id = backing_id_of(*inode, *tier, fd.get());
     if (!id.ok()) return id.error();
     const bool watch_writes = writable && (core_.budget.is_tight(*inode->device) ||
@@ -232,8 +246,8 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
   } else {
     // Pages that readers filled stay right: the kernel drops them itself where a direct write
     // or a truncate goes.
-    const bool streamed =
-        !inode->was_read && inode->record.stamp.size >= kStreamedFirst && !writable;
+    const bool streamed = !is_excluded && !inode->was_read &&
+                          inode->record.stamp.size >= kStreamedFirst && !writable;
     file->mode = writable || streamed ? ServeMode::kDirect : ServeMode::kCached;
     if (!writable) inode->was_read = true;
     if (!fd)
@@ -241,7 +255,6 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
                                                     (flags & (O_SYNC | O_DSYNC | O_NOATIME))));
     file->adopt(std::move(fd));
   }
-  ++inode->opens;
   if (writable) {
     if (inode->writers == 0) {
       core_.budget.writer_began(inode->number);
@@ -250,10 +263,27 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
     ++inode->writers;
     ++inode->write_opens;
   }
+  return enter(std::move(file), lock);
+}
+
+// Through the kernel's page cache, so that who maps it waits for its bytes as who reads it does.
+Result<Opened> Files::open_arriving(const InodePtr& inode, int flags, pid_t opener,
+                                    Arrival&& arrival, std::unique_lock<std::mutex>& lock) {
+  auto file = std::make_unique<OpenFile>(inode, flags, *arrival.tier, arrival.object, opener,
+                                         std::move(arrival.bytes));
+  file->mode = ServeMode::kCached;
+  file->adopt(std::move(arrival.fd));
+  return enter(std::move(file), lock);
+}
+
+Opened Files::enter(std::unique_ptr<OpenFile> file, std::unique_lock<std::mutex>& lock) {
+  Inode& inode = *file->inode;
+  ++inode.opens;
+  if (file->mode == ServeMode::kCached) ++inode.cached_opens;
   const Opened opened{.file = file.get(),
                       .mode = file->mode,
-                      .backing_id = inode->backing_id,
-                      .wants_flush = writable};
+                      .backing_id = inode.backing_id,
+                      .wants_flush = file->writable()};
   lock.unlock();
   core_.counters.open_files.fetch_add(1, std::memory_order_relaxed);
   const std::lock_guard table_lock(open_mutex_);
@@ -330,6 +360,7 @@ void Files::release(OpenFile& file) {
   {
     const std::lock_guard lock(inode.mutex);
     --inode.opens;
+    if (last->mode == ServeMode::kCached) --inode.cached_opens;
     if (last->writable()) {
       --inode.writers;
       if (inode.writers == 0) core_.budget.writer_ended(inode);
@@ -358,6 +389,7 @@ void Files::release_all() {
   for (const auto& [file, owner] : open) {
     const std::lock_guard lock(file->inode->mutex);
     --file->inode->opens;
+    if (file->mode == ServeMode::kCached) --file->inode->cached_opens;
     if (file->writable() && --file->inode->writers == 0)
       core_.budget.writer_ended(*file->inode);
   }

@@ -70,7 +70,11 @@ class Files {
   void poison(Inode& inode, int code);
   void store_done(Inode& inode);
   static std::optional<std::uint32_t> device_of(Inode& inode);
-  Result<void> bring_bytes(const InodePtr& inode);
+  // The file's bytes are here when it returns, or, of who only reads, on their way.
+  Result<std::optional<Arrival>> bring_bytes(const InodePtr& inode, int flags);
+  Result<Opened> open_arriving(const InodePtr& inode, int flags, pid_t opener,
+                               Arrival&& arrival, std::unique_lock<std::mutex>& lock);
+  Opened enter(std::unique_ptr<OpenFile> file, std::unique_lock<std::mutex>& lock);
 
   Core& core_;
   Namespace& names_;

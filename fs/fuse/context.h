@@ -26,8 +26,16 @@ struct OperationContext {
   // waits there is parked, too, and takes at most three quarters of what may be.
   WorkerPool* room_calls = nullptr;
   std::atomic<std::size_t> parked{0};
-  // The threads on which calls wait for the pool. They take at most half of what may be parked.
+  // The threads on which calls wait for the pool, and those for lookups. They take at most half of what may be parked.
   WorkerPool* pool_calls = nullptr;
+  WorkerPool* lookup_calls = nullptr;
+  // Those on which reads of a file wait that comes from the pool. They are counted by themselves: what may be parked and
+  // they together leave an eighth of a ring's entries. The kernel sends as many of its read-ahead at a time
+  // (max_background), and one more on each queue of a ring (fuse_uring_flush_bg(), fs/fuse/dev_uring.c), so that none has to
+  // be refused; who reads with O_DIRECT may ask for more.
+  WorkerPool* read_calls = nullptr;
+  std::atomic<std::size_t> parked_reads{0};
+  std::atomic<std::size_t> most_parked_reads{0};
   // Files that are open for direct I/O can be mapped shared; settled at INIT.
   std::atomic<bool> direct_mmap{false};
   // Called with the kernel's INIT.

@@ -59,8 +59,8 @@ Offers negotiate(fuse_conn_info& connection, const Wishes& wishes) noexcept {
   }
 #endif
   connection.max_write = static_cast<unsigned>(wishes.max_write);
-  // Read-ahead and asynchronous direct I/O, the only requests that this bounds.
-  connection.max_background = 64;
+  // Each of them may have to wait for a pool.
+  connection.max_background = static_cast<unsigned>(wishes.most_background);
   return offers;
 }
 

@@ -15,6 +15,8 @@ struct Wishes {
   // itself.
   bool stacked_backing = false;
   std::size_t max_write = 0;
+  // Requests that the kernel has under way of read-ahead and of asynchronous direct I/O.
+  std::size_t most_background = 0;
 };
 
 struct Offers {

@@ -1,18 +1,48 @@
 // READ, WRITE, LSEEK of files that the daemon serves; IOCTL.
+#include <atomic>
+#include <memory>
+#include <utility>
+
 #include "fs/fuse/ops.h"
 
 namespace kvcachefs {
 
+namespace {
+
+// `parked`, if it is given, counts this read; it does not any more when the answer goes, upon which the kernel may send
+// the next.
+void answer_read(Reply& reply, OpenFile& file, std::size_t size, std::uint64_t offset,
+                 std::atomic<std::size_t>* parked) noexcept {
+  const std::span<std::byte> buffer = reply.buffer(size);
+  // A short answer would read as the end of the file.
+  const Result<std::size_t> count = buffer.size() < size
+                                        ? Result<std::size_t>(fail(ENOMEM, "buffer for a read"))
+                                        : reply.volume().read(file, buffer, offset);
+  if (parked != nullptr) parked->fetch_sub(1);
+  if (!count) return reply.error(count.error());
+  reply.data(buffer.data(), *count);
+}
+
+}  // namespace
+
 void op_read(fuse_req_t request, fuse_ino_t, std::size_t size, off_t offset,
              fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kRead);
-  const std::span<std::byte> buffer = reply.buffer(size);
-  // A short answer would read as the end of the file.
-  if (buffer.size() < size) return reply.error(fail(ENOMEM, "buffer for a read"));
-  const Result<std::size_t> count =
-      reply.volume().read(*reply.file(info), buffer, static_cast<std::uint64_t>(offset));
-  if (!count) return reply.error(count.error());
-  reply.data(buffer.data(), *count);
+  OpenFile& file = *reply.file(info);
+  const auto at = static_cast<std::uint64_t>(offset);
+  if (!reply.volume().read_waits(file, size, at))
+    return answer_read(reply, file, size, at, nullptr);
+  OperationContext& context = reply.context();
+  if (context.parked_reads.fetch_add(1) >= context.most_parked_reads.load()) {
+    context.parked_reads.fetch_sub(1);
+    return reply.error(fail(EIO, "too many wait for the pool"));
+  }
+  // The kernel does not release a file while a read of it is under way.
+  auto shared = std::make_shared<Reply>(std::move(reply));
+  const auto task = [&context, &file, size, at, shared] {
+    answer_read(*shared, file, size, at, &context.parked_reads);
+  };
+  if (!context.read_calls->try_post(task)) task();
 }
 
 void op_write(fuse_req_t request, fuse_ino_t, const char* bytes, std::size_t size, off_t offset,

@@ -29,7 +29,7 @@ void op_lookup(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept
   const Caller caller = caller_of(request);
   // Where too many wait for the pool, what is not here is a miss.
   if (reply.volume().lookup_asks_pool(parent, name) &&
-      run_on_pool(reply, [parent, name = std::string(name), caller](Reply& answer) {
+      run_lookup(reply, [parent, name = std::string(name), caller](Reply& answer) {
         answer_lookup(answer, parent, name.c_str(), caller, AskPool::kYes);
       }))
     return;

@@ -35,18 +35,18 @@ void run_slowly(Reply reply, Work work) {
   if (!context.slow_calls->try_post(task)) task();
 }
 
-// The same on other workers, as long as not more requests are parked than `most`. False: nothing was done.
+// The same on other workers, as long as `parked` is below `most`, which counts it. False: nothing was done.
 template <class Work>
-[[nodiscard]] bool run_parked(Reply& reply, WorkerPool& workers, std::size_t most, Work work) {
-  OperationContext& context = reply.context();
-  if (context.parked.fetch_add(1) >= most) {
-    context.parked.fetch_sub(1);
+[[nodiscard]] bool run_parked(Reply& reply, WorkerPool& workers,
+                              std::atomic<std::size_t>& parked, std::size_t most, Work work) {
+  if (parked.fetch_add(1) >= most) {
+    parked.fetch_sub(1);
     return false;
   }
   auto shared = std::make_shared<Reply>(std::move(reply));
-  const auto task = [&context, shared, work = std::move(work)] {
+  const auto task = [&parked, shared, work = std::move(work)] {
     work(*shared);
-    context.parked.fetch_sub(1);
+    parked.fetch_sub(1);
   };
   if (!workers.try_post(task)) task();
   return true;
@@ -56,16 +56,24 @@ template <class Work>
 template <class Work>
 [[nodiscard]] bool run_when_room(Reply& reply, Work work) {
   OperationContext& context = reply.context();
-  return run_parked(reply, *context.room_calls, context.parked_limit.load() / 4 * 3,
-                    std::move(work));
+  return run_parked(reply, *context.room_calls, context.parked,
+                    context.parked_limit.load() / 4 * 3, std::move(work));
 }
 
 // For a call that waits for the pool.
 template <class Work>
 [[nodiscard]] bool run_on_pool(Reply& reply, Work work) {
   OperationContext& context = reply.context();
-  return run_parked(reply, *context.pool_calls, context.parked_limit.load() / 2,
+  return run_parked(reply, *context.pool_calls, context.parked, context.parked_limit.load() / 2,
                     std::move(work));
+}
+
+// For a lookup that does: it does not wait behind opens, which take longer.
+template <class Work>
+[[nodiscard]] bool run_lookup(Reply& reply, Work work) {
+  OperationContext& context = reply.context();
+  return run_parked(reply, *context.lookup_calls, context.parked,
+                    context.parked_limit.load() / 2, std::move(work));
 }
 
 // op_lookup.cc

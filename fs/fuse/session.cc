@@ -7,6 +7,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -34,6 +35,9 @@ constexpr std::size_t kSlowThreads = 8;
 constexpr std::size_t kSlowQueue = 512;
 // They wait for the pool: its client does four lookups and four loads at a time.
 constexpr std::size_t kPoolThreads = 16;
+// As many reads as may be parked of a ring of the usual depth.
+constexpr std::size_t kReadThreads = 28;
+constexpr std::size_t kMostBackground = 64;
 // The kernel sends the next INIT only when it did not like the first one's version.
 constexpr int kInitRounds = 4;
 constexpr unsigned kReadersBesideRings = 2;
@@ -173,6 +177,10 @@ Result<void> FuseSession::mount(std::string& problem) {
   context_->room_calls = room_calls_.get();
   pool_calls_ = std::make_unique<WorkerPool>("kv-pool-call", kPoolThreads, kSlowQueue);
   context_->pool_calls = pool_calls_.get();
+  lookup_calls_ = std::make_unique<WorkerPool>("kv-pool-look", kPoolThreads, kSlowQueue);
+  context_->lookup_calls = lookup_calls_.get();
+  read_calls_ = std::make_unique<WorkerPool>("kv-pool-read", kReadThreads, kSlowQueue);
+  context_->read_calls = read_calls_.get();
   loop_ = std::make_unique<ReadLoop>(session_);
 
   take_complaint();
@@ -271,16 +279,23 @@ Result<void> FuseSession::answer_init(std::string& problem) {
 }
 
 void FuseSession::negotiate_with(fuse_conn_info& connection) noexcept {
+  // Whether or not it comes to a ring.
+  const std::size_t parked_limit = wants_uring_ ? ring_depth_ / 2 : kSlowQueue;
+  const std::size_t background =
+      std::clamp<std::size_t>(parked_limit / 4 * 3, 1, kMostBackground);
   const Offers offers =
       negotiate(connection, Wishes{.passthrough = wants_passthrough_,
                                    .io_uring = wants_uring_,
                                    .stacked_backing = on_stacked_filesystem(options_.trial_fd),
-                                   .max_write = max_request_bytes_});
+                                   .max_write = max_request_bytes_,
+                                   .most_background = background});
   passthrough_offered_ = offers.passthrough;
   uring_offered_ = offers.io_uring;
   context_->direct_mmap = offers.direct_mmap;
   init_done_ = true;
+  const long queues = std::max(::sysconf(_SC_NPROCESSORS_CONF), 1L);
   // Set before the kernel gets its answer, and with it leave to send requests.
+  context_->most_parked_reads = background + static_cast<std::size_t>(queues);
   context_->parked_limit = uring_offered_ ? ring_depth_ / 2 : kSlowQueue;
 }
 
@@ -388,11 +403,16 @@ void FuseSession::shut_down() noexcept {
     ::umount2(mountpoint_.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
   }
   context_->parked_limit = 0;
+  context_->most_parked_reads = 0;
   do {
     slow_calls_->drain();
     room_calls_->drain();
     pool_calls_->drain();
-  } while (context_->parked.load() != 0);
+    lookup_calls_->drain();
+    read_calls_->drain();
+  } while (context_->parked.load() != 0 || context_->parked_reads.load() != 0);
+  // Those that are not counted any more may still be answering.
+  read_calls_->drain();
   notifier_->stop();
   // libfuse ends its ring threads only at the end of its own loop, which returns at once here.
   if (uring_offered_) fuse_session_loop_mt(session_, nullptr);

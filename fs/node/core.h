@@ -15,6 +15,7 @@
 #include "fs/budget/budget.h"
 #include "fs/known/knowledge.h"
 #include "fs/life/drop_history.h"
+#include "fs/node/arriving.h"
 #include "fs/node/devices.h"
 #include "fs/node/inode.h"
 #include "fs/node/inode_table.h"
@@ -90,6 +91,9 @@ struct Core {
   std::function<void()> on_pool_work;
   // Brings the bytes of a file in state `remote`; waits for the pool. Errors: ENOENT (a miss), EIO, ENOSPC.
   std::function<Result<void>(const InodePtr&)> fetch;
+  // Whether one of this size is read while it comes; and opens such a file. nullopt: its bytes are here by now.
+  std::function<bool(std::uint64_t size)> comes_in_frames;
+  std::function<Result<std::optional<Arrival>>(const InodePtr&)> fetch_in_frames;
   std::function<void()>
       on_sync_wanted;                // a commit should reach the disk soon, nobody waits for it
   std::function<void()> on_counted;  // what the last run left is, and its order is known

@@ -55,6 +55,8 @@ struct Inode {
   // Regular files: open descriptions, and those among them that may write.
   std::uint32_t opens = 0;
   std::uint32_t writers = 0;
+  // Those that read through the kernel's page cache: as long as there are some it refuses passthrough.
+  std::uint32_t cached_opens = 0;
   // Counts opens for writing; the seal compares it to notice a writer that came and went
   // meanwhile.
   std::uint64_t write_opens = 0;

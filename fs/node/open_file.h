@@ -4,11 +4,13 @@
 #include <fcntl.h>
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 
 #include "backend/base/result.h"
 #include "backend/base/unique_fd.h"
 #include "backend/tier.h"
+#include "fs/node/arriving.h"
 #include "fs/node/inode.h"
 #include "fs/volume.h"
 
@@ -17,12 +19,13 @@ namespace kvcachefs {
 class OpenFile {
  public:
   OpenFile(InodePtr its_inode, int its_flags, Tier& its_tier, ObjectId its_object,
-           pid_t its_opener)
+           pid_t its_opener, std::shared_ptr<Arriving> its_arriving = nullptr)
       : inode(std::move(its_inode)),
         flags(its_flags),
         tier(its_tier),
         object(its_object),
-        opener(its_opener) {}
+        opener(its_opener),
+        arriving(std::move(its_arriving)) {}
 
   [[nodiscard]] bool writable() const noexcept { return (flags & O_ACCMODE) != O_RDONLY; }
   // The daemon's own descriptor of the backing file, opened at the first need (in passthrough
@@ -45,7 +48,8 @@ class OpenFile {
   const int flags;  // of open(2)
   Tier& tier;
   const ObjectId object;
-  const pid_t opener;  // the thread that opened it; 0: invisible to us
+  const pid_t opener;                        // the thread that opened it; 0: invisible to us
+  const std::shared_ptr<Arriving> arriving;  // null: its bytes were here when it was opened
   ServeMode mode = ServeMode::kDirect;
 
  private:

@@ -35,6 +35,13 @@ class KnownFiles {
     }
   }
 
+  // Whether take() would give something.
+  [[nodiscard]] bool holds(InodeNumber inode, std::int64_t now) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = files_.find(inode);
+    return found != files_.end() && found->second.until >= now;
+  }
+
   // What was noted, if it still holds; it is forgotten by that.
   std::optional<PoolKnown> take(InodeNumber inode, std::int64_t now) {
     const std::lock_guard lock(mutex_);
@@ -49,7 +56,7 @@ class KnownFiles {
     std::int64_t until = 0;
   };
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::unordered_map<InodeNumber, File> files_;
   std::deque<InodeNumber> order_;  // of the notes; some were taken
 };

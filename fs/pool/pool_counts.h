@@ -12,6 +12,7 @@ struct PoolCounts {
   std::uint64_t loaded = 0;  // files that came from it
   std::uint64_t loaded_bytes = 0;
   std::uint64_t missed = 0;     // opens that the pool did not answer in time, or not rightly
+  std::uint64_t arriving = 0;   // large files that are read while they come, now
   std::uint64_t published = 0;  // files
   std::uint64_t published_bytes = 0;
   std::uint64_t duplicates = 0;  // files that another node had published first

@@ -22,6 +22,11 @@ constexpr std::size_t kMostOfOneNumber = 16;
 
 bool is_missing(int code) noexcept { return code == ENOENT || code == ENOTDIR; }
 
+bool is_remote(Inode& inode) {
+  const std::lock_guard lock(inode.mutex);
+  return inode.record.state == DataState::kRemote;
+}
+
 bool is_of(const PoolCopy& copy, const PoolStatus& status) noexcept {
   return status.fileid == copy.fileid && status.size == copy.size && status.mtime == copy.mtime;
 }
@@ -30,7 +35,18 @@ bool is_of(const PoolCopy& copy, const PoolStatus& status) noexcept {
 
 PoolFiles::PoolFiles(Core& core, Namespace& names, PoolService& service,
                      const PoolOptions& options)
-    : core_(core), names_(names), service_(service), options_(options) {}
+    : core_(core),
+      names_(names),
+      service_(service),
+      options_(options),
+      frames_(core, service,
+              [this](const InodePtr& inode, const PoolCopy& copy, NewCopy&& local,
+                     ObjectId object, Fetched&& fetched) -> Result<void> {
+                const PoolFilePtr used = fetched.file;
+                TRY(settle(inode, copy, std::move(local), object, std::move(fetched)));
+                tell_use(used);
+                return {};
+              }) {}
 
 // ---- names
 
@@ -64,6 +80,9 @@ std::optional<PoolFiles::Question> PoolFiles::to_check(InodeNumber directory,
     state = (*inode)->record.state;
   }
   if (state != DataState::kRemote && state != DataState::kSealed) return std::nullopt;
+  if (state == DataState::kRemote && checked == 0 &&
+      known_.holds(dentry.inode, monotonic_now()))
+    return std::nullopt;
   const auto copy = core_.catalog.find_pool_copy(dentry.inode);
   const auto is_changed = core_.catalog.is_to_publish(dentry.inode);
   if (!copy.ok() || !*copy || !is_changed.ok() || *is_changed) return std::nullopt;
@@ -226,31 +245,35 @@ Result<void> PoolFiles::fetch(const InodePtr& inode) {
   return outcome;
 }
 
-Result<void> PoolFiles::fetch_once(const InodePtr& inode) {
-  {
-    const std::lock_guard lock(inode->mutex);
-    if (inode->record.state != DataState::kRemote) return {};
-  }
+Result<PoolFiles::Standing> PoolFiles::standing_of(const InodePtr& inode) {
   const std::optional<PoolCopy> copy = TRY(core_.catalog.find_pool_copy(inode->number));
   const std::optional<SharedName> shared =
       TRY(shared_name_of(core_.catalog, core_.knowledge, inode->number));
   if (!copy || !shared || shared->path_hash != copy->path_hash)
     return fail(ENOENT, "pool: the file has no place there");
+  return Standing{.copy = *copy, .path = shared->path};
+}
+
+Result<void> PoolFiles::fetch_once(const InodePtr& inode) {
+  if (!is_remote(*inode)) return {};
+  const Standing standing = TRY(standing_of(inode));
+  const PoolCopy& copy = standing.copy;
+  if (is_large(copy.size)) return fetch_large(inode);
   const ObjectId object = TRY(core_.catalog.next_id());
   NewCopy local = TRY(core_.devices->create_copy(object));
   core_.budget.usage().made(inode->number, local.device, inode->tenant.load());
   std::optional<PoolKnown> known = known_.take(inode->number, monotonic_now());
-  if (known && !is_of(*copy, known->status)) known.reset();
+  if (known && !is_of(copy, known->status)) known.reset();
   // Whoever hangs in a read may hold on to the file for longer than this call.
   const auto fd = std::make_shared<UniqueFd>(::fcntl(local.fd.get(), F_DUPFD_CLOEXEC, 0));
   const auto deadline = SteadyClock::now() + kOpenDeadline +
-                        std::chrono::milliseconds(copy->size / (kOpenRate / 1000));
+                        std::chrono::milliseconds(copy.size / (kOpenRate / 1000));
   Result<Fetched> fetched =
       fd->get() < 0
           ? Result<Fetched>(fail_errno("a descriptor"))
           : service_.client().call<Fetched>(
                 PoolClass::kLoad, deadline,
-                [path = shared->path, copy = *copy, known = std::move(known), fd](
+                [path = standing.path, copy = copy, known = std::move(known), fd](
                     PoolSession& session, Deadline until) -> Result<Fetched> {
                   Fetched out = TRY(kvcachefs::fetch(session, path, known, fd->get(), until));
                   if (!is_of(copy, out.status))
@@ -259,21 +282,71 @@ Result<void> PoolFiles::fetch_once(const InodePtr& inode) {
                 });
   const PoolFilePtr used = fetched.ok() ? fetched->file : nullptr;
   const Result<void> settled =
-      fetched.ok() ? settle(inode, *copy, std::move(local), object, std::move(*fetched))
+      fetched.ok() ? settle(inode, copy, std::move(local), object, std::move(*fetched))
                    : Result<void>(fetched.error());
   if (used != nullptr) tell_use(used);
   if (settled.ok()) return settled;
   const Error error = settled.error();
   core_.budget.usage().reaped(inode->number, object);
   static_cast<void>(core_.devices->at(local.device).remove(object).ok());
+  return miss_of(inode, standing.path, error);
+}
+
+Error PoolFiles::miss_of(const InodePtr& inode, const std::string& path, const Error& error) {
   if (error.code == ENOSPC || error.code == EDQUOT) return error;
   // A pool that is away says so once (pool_client.h).
   if (error.code != ENOTCONN && error.code != ETIMEDOUT)
-    log_info("pool: not loaded path=\"{}\" step=\"{}\" errno={}", shared->path, error.what,
-             error.code);
+    log_info("pool: not loaded path=\"{}\" step=\"{}\" errno={}", path, error.what, error.code);
   // It is not what it was found as: who looks again asks the pool.
   if (is_missing(error.code) || error.code == ESTALE || error.code == EILSEQ)
-    TRY(drop_names(core_, inode->number, DropReason::kRemoved));
+    drop(inode->number);
+  return fail(ENOENT, "pool: its bytes cannot be had");
+}
+
+// ---- large ones
+
+Result<FrameFetcher::Joined> PoolFiles::join_flight(const InodePtr& inode) {
+  if (std::optional<FrameFetcher::Joined> joined = frames_.join(inode->number))
+    return std::move(*joined);
+  const Standing standing = TRY(standing_of(inode));
+  std::optional<PoolKnown> known = known_.take(inode->number, monotonic_now());
+  if (known && !is_of(standing.copy, known->status)) known.reset();
+  if (!known) {
+    Result<PoolKnown> found = service_.client().call<PoolKnown>(
+        PoolClass::kDemand, SteadyClock::now() + kOpenDeadline,
+        [path = standing.path, copy = standing.copy](PoolSession& session,
+                                                     Deadline until) -> Result<PoolKnown> {
+          PoolKnown there = TRY(find_known(session, path, until));
+          if (there.status.kind != PoolKind::kFile || !is_of(copy, there.status))
+            return fail(ESTALE, "pool: another file has the name");
+          if (there.file == nullptr) there.file = TRY(session.open(path, until));
+          if (!is_of(copy, there.file->status()))
+            return fail(ESTALE, "pool: another file has the name");
+          return there;
+        });
+    if (!found.ok()) return miss_of(inode, standing.path, found.error());
+    known = std::move(*found);
+  }
+  return frames_.begin(inode, standing.copy, standing.path, std::move(*known));
+}
+
+Result<std::optional<Arrival>> PoolFiles::fetch_in_frames(const InodePtr& inode) {
+  Result<FrameFetcher::Joined> joined = join_flight(inode);
+  Result<Arrival> arrival =
+      joined.ok() ? FrameFetcher::arrival(std::move(*joined)) : Result<Arrival>(joined.error());
+  if (arrival.ok()) return std::optional<Arrival>(std::move(*arrival));
+  if (!is_remote(*inode)) return std::optional<Arrival>{};
+  missed_.fetch_add(1, std::memory_order_relaxed);
+  return arrival.error();
+}
+
+// Who changes it needs all of it.
+Result<void> PoolFiles::fetch_large(const InodePtr& inode) {
+  const Result<FrameFetcher::Joined> joined = join_flight(inode);
+  const Result<void> done =
+      joined.ok() ? joined->reader->flight().wait_until_done() : Result<void>(joined.error());
+  if (done.ok() || !is_remote(*inode)) return {};
+  if (done.error().code == ENOSPC || done.error().code == EDQUOT) return done;
   return fail(ENOENT, "pool: its bytes cannot be had");
 }
 
@@ -343,9 +416,13 @@ void PoolFiles::on_change(const PoolLogRecord& record) {
     // What is written here since then is this node's, and will be published.
     const auto is_newer = core_.catalog.is_to_publish(number);
     if (!is_newer.ok()) continue;
-    const bool stays = *is_newer || record.change == PoolChange::kEvicted;
-    if (stays && state != DataState::kRemote) {
+    const bool is_evicted = record.change == PoolChange::kEvicted;
+    if ((*is_newer || is_evicted) && state != DataState::kRemote) {
       stays_here(number, **copy);
+    } else if (is_evicted && known_.holds(number, monotonic_now())) {
+      // Whoever was told of it may still load it: its handle leads to it in the pool's trash. It is asked for again when
+      // that is over.
+      (*inode)->pool_checked.store(0, std::memory_order_relaxed);
     } else {
       drop(number);
     }
@@ -359,6 +436,7 @@ PoolCounts PoolFiles::counts() const {
   counts.loaded = loaded_.load();
   counts.loaded_bytes = loaded_bytes_.load();
   counts.missed = missed_.load();
+  counts.arriving = frames_.flights();
   counts.dropped = dropped_.load();
   return counts;
 }

@@ -2,6 +2,7 @@
 //
 //     lookup of a name that is not here ──► asked for on the pool ──► an inode in state `remote`, or a miss
 //     open of a remote file ──► its bytes are fetched, compared with their checksums ──► published, later sealed
+//                               (those of a large one while it is read: frame_fetcher.h)
 //     another node removes or replaces it ──► its names go
 //
 // Calls that ask the pool wait for it, until their deadline: they belong on threads that nobody else needs. A pool that
@@ -21,6 +22,7 @@
 #include "backend/pool/pool_service.h"
 #include "backend/pool/pool_transfer.h"
 #include "fs/names/namespace.h"
+#include "fs/pool/frame_fetcher.h"
 #include "fs/pool/known_files.h"
 #include "fs/pool/pool_counts.h"
 #include "fs/pool/pool_options.h"
@@ -47,6 +49,16 @@ class PoolFiles {
   // The bytes of a remote file: waits for the pool. Success when they are here, by whomever. Errors: ENOENT (a miss:
   // they cannot be had in time), EIO, ENOSPC.
   Result<void> fetch(const InodePtr& inode);
+  // Opens a remote file for reading while it comes. nullopt: its bytes are here by now. Waits for the pool to say what it
+  // is. Errors: ENOENT (a miss), those of Tier::create().
+  Result<std::optional<Arrival>> fetch_in_frames(const InodePtr& inode);
+  // Whether fetch() should not be waited for.
+  [[nodiscard]] bool is_large(std::uint64_t size) const noexcept {
+    return size > options_.stage_whole;
+  }
+
+  void start() { frames_.start(); }
+  void stop() { frames_.stop(); }
 
   // Of one thread at a time for each record.
   void on_change(const PoolLogRecord& record);
@@ -82,6 +94,16 @@ class PoolFiles {
   Result<void> adopt(InodeNumber directory, std::string_view name, const SharedName& shared,
                      const PoolKnown& found);
   Result<void> fetch_once(const InodePtr& inode);
+  // Where a remote file stands.
+  struct Standing {
+    PoolCopy copy;
+    std::string path;
+  };
+  Result<Standing> standing_of(const InodePtr& inode);
+  Result<FrameFetcher::Joined> join_flight(const InodePtr& inode);
+  Result<void> fetch_large(const InodePtr& inode);
+  // What became of a load that failed, for who opens the file.
+  Error miss_of(const InodePtr& inode, const std::string& path, const Error& error);
   Result<void> settle(const InodePtr& inode, const PoolCopy& copy, NewCopy&& local,
                       ObjectId object, Fetched&& fetched);
   void tell_use(PoolFilePtr file);
@@ -91,6 +113,7 @@ class PoolFiles {
   PoolService& service_;
   const PoolOptions options_;
   KnownFiles known_;
+  FrameFetcher frames_;
   // What was known of the pool before may not hold; what an earlier run knew is among it.
   std::atomic<std::int64_t> doubted_at_{monotonic_now()};
   std::atomic<std::uint64_t> asked_{0};

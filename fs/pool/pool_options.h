@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "backend/pool/pool_governor.h"
 #include "fs/known/pool_writes.h"
 
 namespace kvcachefs {
@@ -10,10 +11,18 @@ namespace kvcachefs {
 inline constexpr std::uint64_t kMinPoolSize = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxPoolSize = std::uint64_t{1} << 60;
 
+inline constexpr std::uint64_t kMaxPoolInFlight = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t kDefaultStageWhole = std::uint64_t{256} << 20;
+inline constexpr std::uint64_t kMinStageWhole = std::uint64_t{1} << 20;
+
 struct PoolOptions {
   PoolWrites writes = PoolWrites::kAll;
   // Bytes that the pool may hold; 0: nothing is evicted there.
   std::uint64_t size = 0;
+  // Bytes: files up to this are fetched whole before an open of them returns; larger ones are read while they come.
+  std::uint64_t stage_whole = kDefaultStageWhole;
+  // Bytes that may be under way to an NFS pool, and from it, at a time (backend/pool/pool_governor.h).
+  std::uint64_t in_flight = PoolGovernor::kDefaultMost;
   // Whose the files and directories are of which the pool does not say it: those that somebody else put there.
   std::uint32_t owner_uid = 0;
   std::uint32_t owner_gid = 0;

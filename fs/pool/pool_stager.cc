@@ -53,8 +53,14 @@ void PoolStager::run() {
 void PoolStager::fetch(const Hint& hint) {
   if (monotonic_now() - hint.since > core_.options.budget.lease.count() || !has_room()) return;
   const Result<InodePtr> inode = core_.table.get(hint.inode);
+  if (!inode.ok()) return;
+  {
+    // Nobody has to wait for the whole of it.
+    const std::lock_guard lock((*inode)->mutex);
+    if (files_.is_large((*inode)->record.stamp.size)) return;
+  }
   // What cannot be had is a miss for who opens it.
-  if (inode.ok()) static_cast<void>(files_.fetch(*inode).ok());
+  static_cast<void>(files_.fetch(*inode).ok());
 }
 
 bool PoolStager::has_room() const {

@@ -16,74 +16,15 @@
 #include "fs/explain/evict.h"
 #include "tests/fakes/test_volume.h"
 #include "tests/servers/pool_places.h"
+#include "tests/servers/volume_on_pool.h"
 
 namespace kvcachefs {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::must;
+using testing::Server;
 using testing::TestVolume;
-
-// A server with a mount on the pool; runs until kill() or stop_cleanly(), and again after run().
-class Server {
- public:
-  Server(testing::PoolPlace& place, std::uint8_t number, PoolOptions options = {})
-      : place_(place), number_(number), options_(options) {
-    run();
-  }
-  ~Server() { stop(); }
-
-  void run() {
-    Uuid node = *parse_uuid("01234567-89ab-cdef-0123-456789abcdef");
-    node[0] = number_;
-    service_ = std::make_unique<PoolService>(
-        [this](Deadline) { return place_.open(); },
-        PoolService::Options{
-            .node = node, .lease = 1000ms, .dead_after = 4000ms, .pool = pool_});
-    if (volume_ == nullptr) {
-      testing::TestVolumeOptions options;
-      options.volume.pool = service_.get();
-      options.volume.stage_bytes = 1 << 30;
-      options.volume.pool_options = options_;
-      volume_ = std::make_unique<TestVolume>(options);
-    } else {
-      volume_->set_pool(service_.get());
-      volume_->run();
-    }
-    volume_->start();
-  }
-  // Ends the run in order; nothing may be used until run().
-  void stop() {
-    if (service_ == nullptr) return;
-    volume_->stop_cleanly();
-    pool_ = service_->report().pool;
-    service_.reset();
-  }
-  [[nodiscard]] bool is_joined() const {
-    return service_->report().joined && service_->server_now() != 0;
-  }
-  void tell(const PoolLogRecord& record) { service_->tell(record); }
-  [[nodiscard]] PoolHealth health() const { return service_->client().health(); }
-  [[nodiscard]] std::size_t nodes() const { return service_->report().living; }
-  [[nodiscard]] PoolCounts counts() { return *(*volume_)->pool_counts(); }
-  TestVolume& operator*() noexcept { return *volume_; }
-  TestVolume* operator->() noexcept { return volume_.get(); }
-
-  // What a read of the path gives, or the errno.
-  std::string read(const std::string& path) {
-    const Result<std::string> bytes = volume_->read_path(path);
-    return bytes.ok() ? *bytes : "errno " + std::to_string(bytes.error().code);
-  }
-  [[nodiscard]] bool finds(const std::string& path) { return volume_->resolve(path).ok(); }
-
- private:
-  testing::PoolPlace& place_;
-  const std::uint8_t number_;
-  const PoolOptions options_;
-  std::optional<Uuid> pool_;  // that the last run has joined
-  std::unique_ptr<PoolService> service_;
-  std::unique_ptr<TestVolume> volume_;
-};
 
 const std::string kMissing = "errno " + std::to_string(ENOENT);
 

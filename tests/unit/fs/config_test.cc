@@ -82,6 +82,8 @@ TEST_F(ConfigTest, APoolHasAnAddressAndAnOwner) {
   give("pool", "nfs://filer/export/kv?nfsport=2050");
   give("pool-writes", "reused");
   give("pool-size", "2TiB");
+  give("stage-whole", "64MiB");
+  give("pool-in-flight", "8MiB");
   give("pool-owner", "1000:1001");
   auto config = load();
   ASSERT_OK(config) << problem_;
@@ -90,6 +92,8 @@ TEST_F(ConfigTest, APoolHasAnAddressAndAnOwner) {
   EXPECT_EQ("filer", config->pool->host);
   EXPECT_EQ(2050, config->pool->nfs_port);
   EXPECT_EQ(PoolWrites::kReused, config->pool_options.writes);
+  EXPECT_EQ(64 * kMiB, config->pool_options.stage_whole);
+  EXPECT_EQ(8 * kMiB, config->pool_options.in_flight);
   EXPECT_EQ(1000u, config->pool_options.owner_uid);
   EXPECT_EQ(1001u, config->pool_options.owner_gid);
   give("pool-owner", "7");
@@ -162,6 +166,9 @@ TEST_F(ConfigTest, EveryValueThatIsRefusedIsNamedWithAFix) {
                              {"pool-writes", "some", EINVAL, "off"},
                              {"pool-size", "1KiB", ERANGE, "1 MiB"},
                              {"pool-size", "much", EINVAL, "not a size"},
+                             {"pool-in-flight", "1KiB", ERANGE, "2 MiB"},
+                             {"stage-whole", "1KiB", ERANGE, "1 MiB"},
+                             {"stage-whole", "all", EINVAL, "not a size"},
                              {"pool-owner", "root", EINVAL, "UID:GID"},
                              {"pool-owner", "1:4294967295", EINVAL, "UID:GID"},
                              {"log-level", "loud", EINVAL, "debug"},
