@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "backend/base/unique_fd.h"
+#include "fs/config_paths.h"
 
 namespace kvcachefs {
 namespace {
@@ -312,7 +313,12 @@ Result<void> set_pool_owner(Config& config, std::string_view value, std::string&
   return {};
 }
 
-Result<void> set_nothing(Config&, std::string_view, std::string&) { return {}; }
+// The file has been read by then.
+Result<void> set_config(Config&, std::string_view value, std::string& problem) {
+  if (value.empty())
+    return refuse(problem, "'' names no file: write config=FILE, or leave it out");
+  return {};
+}
 
 constexpr auto kFlag = SettingKind::kFlag;
 constexpr auto kValue = SettingKind::kValue;
@@ -440,7 +446,7 @@ constexpr std::array kSettings = {
             "Reads settings of the same names from a TOML file; -o and the command line win "
             "over it. "
             "Default: none",
-            set_nothing},
+            set_config},
 };
 
 // ---- merging
@@ -514,34 +520,6 @@ Result<std::string> read_file(const std::string& path, std::string& problem) {
   }
 }
 
-bool is_inside(const std::string& path, const std::string& directory) {
-  return path == directory || directory == "/" ||
-         (path.size() > directory.size() && path.starts_with(directory) &&
-          path[directory.size()] == '/');
-}
-
-Result<std::string> absolute(const std::string& path, std::string_view option,
-                             std::string_view fix, std::string& problem) {
-  auto canonical = canonical_path(path);
-  if (!canonical) {
-    return refuse(
-        problem,
-        fmt::format("{}: {}: {}: {}", option, path, std::strerror(canonical.error().code), fix),
-        canonical.error().code);
-  }
-  return canonical;
-}
-
-// A directory that stands in `directory` would be hidden by the mount on it.
-Result<void> refuse_inside(const std::string& path, std::string_view option,
-                           const std::string& mountpoint, std::string& problem) {
-  if (!is_inside(path, mountpoint)) return {};
-  return refuse(problem,
-                fmt::format("{}: {}: is inside the mount point {}, which would hide it: "
-                            "choose another mount point",
-                            option, path, mountpoint));
-}
-
 Result<void> finish(Config& config, std::string& problem) {
   if (config.mountpoint.empty()) {
     return refuse(problem, "MOUNTPOINT: is missing: say where to mount");
@@ -549,62 +527,16 @@ Result<void> finish(Config& config, std::string& problem) {
   if (config.nvme.empty()) {
     return refuse(problem, "--nvme: is missing: name a directory on a local disk: --nvme DIR");
   }
-  config.mountpoint = TRY(
-      absolute(config.mountpoint, "MOUNTPOINT", "make the directory first: mkdir -p", problem));
-  for (DeviceSetting& device : config.nvme) {
-    const bool may_be_size = !device.size && device.path.find(':') != std::string::npos;
-    const char* fix = may_be_size ? "make the directory first: mkdir -p, or give it a size "
-                                    "like DIR:200GiB"
-                                  : "make the directory first: mkdir -p";
-    // Devices are resolved in full: what counts is the directory, not a link to it.
-    auto path = canonical_path(device.path + "/.");
-    if (!path) {
-      return refuse(
-          problem,
-          fmt::format("--nvme: {}: {}: {}", device.path, std::strerror(path.error().code), fix),
-          path.error().code);
-    }
-    device.path = std::move(*path);
-    TRY(refuse_inside(device.path, "--nvme", config.mountpoint, problem));
-  }
-  for (std::size_t i = 0; i < config.nvme.size(); ++i) {
-    for (std::size_t j = 0; j < config.nvme.size(); ++j) {
-      const std::string& path = config.nvme[i].path;
-      if (i == j || !is_inside(path, config.nvme[j].path)) continue;
-      if (path == config.nvme[j].path)
-        return refuse(
-            problem, fmt::format("--nvme: {}: is given twice: name each directory once", path));
-      return refuse(problem, fmt::format("--nvme: {}: is inside {}: name directories beside "
-                                         "each other",
-                                         path, config.nvme[j].path));
-    }
-  }
-  const std::string default_state = config.nvme.front().path + "/state";
-  if (config.state.empty()) config.state = default_state;
-  config.state =
-      TRY(absolute(config.state, "--state", "make its parent directory first", problem));
-  config.state_is_default = config.state == default_state;
-  TRY(refuse_inside(config.state, "--state", config.mountpoint, problem));
-  if (!config.pool && config.pool_options.size != 0)
-    return refuse(problem, "--pool-size: there is no --pool");
-  if (config.pool && config.pool->kind == PoolUri::Kind::kDirectory) {
-    // Who asks his own mount for an answer waits for himself.
-    if (is_inside(config.pool->path, config.mountpoint))
-      return refuse(problem, fmt::format("--pool: {}: is inside the mount point {}: name a "
-                                         "directory elsewhere",
-                                         config.pool->path, config.mountpoint));
-    for (const DeviceSetting& device : config.nvme) {
-      if (is_inside(config.pool->path, device.path) ||
-          is_inside(device.path, config.pool->path))
-        return refuse(problem,
-                      fmt::format("--pool: {}: and --nvme {}: one is inside the other: "
-                                  "name directories beside each other",
-                                  config.pool->path, device.path));
-    }
-  }
-  if (!config.log_file.empty()) {
-    config.log_file =
-        TRY(absolute(config.log_file, "--log", "make its directory first", problem));
+  return finish_paths(config, problem);
+}
+
+// What says how a pool is used, without one: who wrote it has forgotten something, or means another mount.
+Result<void> refuse_without_pool(const std::vector<Assignment>& assignments,
+                                 std::string_view prefix, std::string& problem) {
+  for (const Assignment& assignment : assignments) {
+    if (!assignment.name.starts_with("pool-")) continue;
+    return refuse(problem, fmt::format("{}{}: there is no --pool: name one, or leave it out",
+                                       prefix, assignment.name));
   }
   return {};
 }
@@ -677,9 +609,9 @@ Result<Config> load_config(const ConfigSources& sources, std::string& problem) {
     TRY(parse_mount_options(list, of_lists, from_lists, problem));
   }
   const std::string file = config_file_of(from_lists, sources.command_line);
+  std::vector<Assignment> from_file;
   if (!file.empty()) {
     const std::string text = TRY(read_file(file, problem));
-    std::vector<Assignment> from_file;
     TRY(parse_config_file(text, file, config.kernel, from_file, problem));
     TRY(apply(config, from_file, file + ": ", problem));
   }
@@ -690,6 +622,11 @@ Result<Config> load_config(const ConfigSources& sources, std::string& problem) {
   }
   TRY(apply(config, from_lists, "-o ", problem));
   TRY(apply(config, sources.command_line, "--", problem));
+  if (!config.pool) {
+    TRY(refuse_without_pool(from_file, file + ": ", problem));
+    TRY(refuse_without_pool(from_lists, "-o ", problem));
+    TRY(refuse_without_pool(sources.command_line, "--", problem));
+  }
   TRY(finish(config, problem));
   return config;
 }

@@ -116,7 +116,7 @@ struct ConfigSources {
 };
 
 // Merges all sources, reads the file that one of them names, and checks the whole: at least one
-// device, absolute paths, nothing inside the mount point. Touches nothing. Errors: EINVAL,
+// device, absolute paths that go together (config_paths.h). Changes nothing. Errors: EINVAL,
 // ERANGE, and what reading the file gives. `problem` names the option, the value and the fix.
 Result<Config> load_config(const ConfigSources& sources, std::string& problem);
 

@@ -121,6 +121,18 @@ std::optional<MountEntry> mount_of(const std::vector<MountEntry>& table,
   return *best;
 }
 
+std::optional<FilesystemPath> path_on_filesystem(const std::vector<MountEntry>& table,
+                                                 std::string_view path) {
+  const auto entry = mount_of(table, path);
+  if (!entry) return std::nullopt;
+  // Both are "/", or have none at their ends.
+  path.remove_prefix(entry->point == "/" ? 0 : entry->point.size());
+  if (path == "/") path = {};
+  const std::string root = entry->root == "/" ? std::string{} : entry->root;
+  const std::string whole = root + std::string(path);
+  return FilesystemPath{.device = entry->device, .path = whole.empty() ? "/" : whole};
+}
+
 std::string state_of(const MountEntry& entry) {
   struct stat status;
   const std::string beside = entry.source + "/state";

@@ -39,6 +39,16 @@ Result<std::vector<MountEntry>> read_mount_table();
 [[nodiscard]] std::optional<MountEntry> mount_of(const std::vector<MountEntry>& table,
                                                  std::string_view path);
 
+// Where a path lies on its filesystem, by whatever mount it is reached: two that differ are two places. Bind mounts
+// show one place under several paths.
+struct FilesystemPath {
+  dev_t device = 0;
+  std::string path;
+};
+// Of a path without symlinks. nullopt: the table has no mount for it.
+[[nodiscard]] std::optional<FilesystemPath> path_on_filesystem(
+    const std::vector<MountEntry>& table, std::string_view path);
+
 // The state directory of a mount of ours, from its source.
 [[nodiscard]] std::string state_of(const MountEntry& entry);
 

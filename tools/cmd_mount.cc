@@ -22,7 +22,6 @@ struct MountArguments {
   std::map<std::string_view, std::string> values;  // by setting that has one value
   std::map<std::string_view, std::vector<std::string>>
       lists;  // by setting that may be repeated
-  std::map<std::string_view, bool> flags;
   std::vector<std::pair<std::string_view, const CLI::Option*>> options;
 };
 
@@ -34,9 +33,6 @@ ConfigSources sources_of(const MountArguments& arguments) {
     for (const std::string& value : option->results()) {
       sources.command_line.push_back({std::string(name), value});
     }
-  }
-  for (const auto& [name, given] : arguments.flags) {
-    if (given) sources.command_line.push_back({std::string(name), ""});
   }
   return sources;
 }
@@ -98,7 +94,8 @@ void add_mount(CLI::App& app, int& exit_code) {
     const std::string name = "--" + std::string(setting.name);
     const std::string help = wrap_help(setting.help);
     if (setting.kind == SettingKind::kFlag) {
-      command->add_flag(name, arguments->flags[setting.name], help);
+      // As it is written: --allow-other=false takes back what a file says.
+      arguments->options.emplace_back(setting.name, command->add_flag(name, help));
     } else {
       // A list takes one word each time it is given; of a single value the last counts.
       CLI::Option* option =

@@ -1,6 +1,7 @@
 """Every way to ask wrongly gets one line that names the option, the value and the fix, and leaves
 nothing behind."""
 
+import contextlib
 import os
 import subprocess
 
@@ -69,7 +70,13 @@ def test_wrong_usage(place):
             (("--nvme", place.nvme, "--nvme", inner, place.mnt), [inner, "is inside", place.nvme]),
             (("--nvme", inner, "--nvme", place.nvme, place.mnt), [inner, "is inside", place.nvme]),
             (("--nvme", place.mnt, place.mnt), ["inside the mount point"]),
-            (("--nvme", place.nvme, place.nvme), ["inside the mount point"])]:
+            (("--nvme", place.nvme, place.nvme), ["inside the mount point"]),
+            (("--nvme", place.nvme, "--allow-other=perhaps", place.mnt), ["--allow-other", "perhaps"]),
+            (("--nvme", place.nvme, "-o", "allow_other=false", place.mnt), ["takes no value"]),
+            (("--nvme", place.nvme, "--pool-size", "1TiB", place.mnt), ["--pool-size", "no --pool"]),
+            (("--nvme", place.nvme, "--pool-writes", "off", place.mnt),
+             ["--pool-writes", "no --pool"]),
+            (("--nvme", place.nvme, "-o", "pool_owner=0", place.mnt), ["pool-owner", "no --pool"])]:
         refused(place, *words, code=2, said=said)
     assert place.cli().returncode == 2
     assert place.cli("frobnicate").returncode == 2
@@ -88,6 +95,41 @@ def test_what_is_not_there(place):
             said=["--log", absent])
     refused(place, "--nvme", place.nvme, "--state", f"{absent}/state", place.mnt, code=1,
             said=["--state", absent])
+
+
+# Should it not be refused, the kernel refuses the mount: a daemon that waits for itself could not be killed.
+NOT_MOUNTED = ("-o", "context=not_a_label")
+
+
+def test_what_the_daemon_writes_is_not_in_its_own_mount(place):
+    """By whatever way it is named. Nothing is mounted when it is looked at."""
+    with contextlib.ExitStack() as stack:
+        for name, target in (("above", place.work), ("mount", place.mnt), ("device", place.nvme)):
+            os.mkdir(f"{place.work}/bound-{name}")
+            subprocess.run(["mount", "--bind", target, f"{place.work}/bound-{name}"], check=True,
+                           timeout=60)
+            stack.callback(kvmount.lazy_unmount, f"{place.work}/bound-{name}")
+        os.mkdir(f"{place.mnt}/inner")
+        os.symlink(f"{place.work}/bound-mount/inner", f"{place.work}/link")
+        os.mkdir(f"{place.nvme}/objects")
+        for log in (f"{place.mnt}/log", f"{place.mnt}/absent/log", f"{place.work}/bound-mount/log",
+                    f"{place.work}/bound-above/mnt/inner/log", f"{place.work}/link/log"):
+            refused(place, "--nvme", place.nvme, "--log", log, *NOT_MOUNTED, place.mnt, code=2,
+                    said=["--log", "inside the mount point"])
+        refused(place, "--nvme", place.nvme, "--log", f"{place.work}/bound-device/objects/log",
+                *NOT_MOUNTED, place.mnt, code=2, said=["--log", "keeps to itself"])
+        refused(place, "--nvme", place.nvme, "--state", f"{place.work}/bound-mount/state",
+                *NOT_MOUNTED, place.mnt, code=2, said=["--state", "inside the mount point"])
+        refused(place, "--nvme", place.nvme, "--nvme", f"{place.work}/bound-device", *NOT_MOUNTED,
+                place.mnt, code=2, said=["--nvme", "twice"])
+        for pool, said in ((f"{place.work}/link", "inside the mount point"),
+                           (f"{place.work}/bound-mount/later/pool", "inside the mount point"),
+                           (f"{place.work}/bound-above", "has the mount point"),
+                           (f"{place.work}/bound-device/pool", "inside the other")):
+            refused(place, "--nvme", place.nvme, "--pool", f"dir://{pool}", *NOT_MOUNTED, place.mnt,
+                    code=2, said=["--pool", said])
+        os.rmdir(f"{place.nvme}/objects")
+        assert os.listdir(place.mnt) == ["inner"] and os.listdir(place.nvme) == []
 
 
 def test_more_is_to_stay_free_than_there_is(place):
@@ -183,6 +225,12 @@ def test_a_file_of_settings(place):
     assert done.returncode == 0, done.stderr
     assert "noexec" in kvmount.mount_entry(place.mnt)[2]
     assert place.status()["tiers"][0]["size_limit_given"] == "80%"
+    assert "allow_other" in kvmount.mount_entry(place.mnt)[2]
+    place.stop()
+    # The command line wins, also when it says no.
+    done = place.cli("mount", "--config", path, "--allow-other=false", place.mnt)
+    assert done.returncode == 0, done.stderr
+    assert "allow_other" not in kvmount.mount_entry(place.mnt)[2]
     place.stop()
 
 

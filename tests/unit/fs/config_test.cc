@@ -102,16 +102,98 @@ TEST_F(ConfigTest, APoolHasAnAddressAndAnOwner) {
   EXPECT_EQ(7u, config->pool_options.owner_gid);
 }
 
-TEST_F(ConfigTest, APoolIsNeitherInTheMountNorOnADevice) {
+TEST_F(ConfigTest, APoolIsBesideTheMountTheDevicesAndTheState) {
+  std::filesystem::create_directories(dir_ / "above/mnt");
+  std::filesystem::create_directories(dir_ / "pool/inner");
+  std::filesystem::create_directory_symlink("mnt", dir_ / "to-mnt");
+  std::filesystem::create_directory_symlink("nvme0", dir_ / "to-nvme");
+  std::filesystem::create_directory_symlink("to-mnt/not/../there", dir_ / "to-later");
+  struct Case {
+    const char* pool;
+    const char* said;
+  };
+  for (const Case& each :
+       std::initializer_list<Case>{{"mnt", "inside the mount point"},
+                                   {"mnt/pool", "inside the mount point"},
+                                   {"to-mnt", "inside the mount point"},
+                                   {"to-mnt/not/there", "inside the mount point"},
+                                   {"to-later/pool", "inside the mount point"},
+                                   {"above", "has the mount point"},
+                                   {"", "has the mount point"},
+                                   {"nvme0", "one is inside the other"},
+                                   {"to-nvme/pool", "one is inside the other"},
+                                   {"pool", "one is inside the other"},
+                                   {"pool/inner/state/pool", "one is inside the other"}}) {
+    SCOPED_TRACE(each.pool);
+    sources_.command_line.clear();
+    sources_.mountpoint = dir_ / (std::string_view(each.pool) == "above" ? "above/mnt" : "mnt");
+    give_device();
+    give("state", dir_ / "pool/inner/state");
+    give("pool", "dir://" + dir_.path() + "/" + each.pool);
+    expect_problem(EINVAL, {"--pool", each.said});
+  }
+}
+
+TEST_F(ConfigTest, APoolsDirectoryMayBeNamedByASymlinkOrNotBeThereYet) {
+  std::filesystem::create_directory(dir_ / "plain");
+  std::filesystem::create_directory_symlink("plain", dir_ / "link");
   give_device();
-  give("pool", "dir://" + dir_.path() + "/mnt/pool");
-  EXPECT_FALSE(load().ok());
-  EXPECT_NE(std::string::npos, problem_.find("inside the mount point")) << problem_;
-  sources_.command_line.clear();
+  give("pool", "dir://" + dir_.path() + "/link");
+  auto config = load();
+  ASSERT_OK(config) << problem_;
+  EXPECT_EQ(dir_ / "plain", config->pool->path);
+  EXPECT_EQ("dir://" + dir_.path() + "/link", config->pool_text);
+  give("pool", "dir://" + dir_.path() + "/link/later/a%20b");
+  config = load();
+  ASSERT_OK(config) << problem_;
+  EXPECT_EQ(dir_ / "plain/later/a b", config->pool->path);
+}
+
+TEST_F(ConfigTest, WhatSaysHowAPoolIsUsedNeedsOne) {
+  struct Case {
+    const char* name;
+    const char* value;
+  };
+  for (const Case& each : std::initializer_list<Case>{
+           {"pool-writes", "all"}, {"pool-size", "2TiB"}, {"pool-owner", "0:0"}}) {
+    SCOPED_TRACE(each.name);
+    sources_ = {};
+    give_device();
+    give(each.name, each.value);
+    expect_problem(EINVAL, {std::string("--") + each.name, "no --pool"});
+    sources_ = {};
+    give_device();
+    sources_.option_lists = {std::string(each.name) + "=" + each.value};
+    expect_problem(EINVAL, {std::string("-o ") + each.name, "no --pool"});
+    sources_ = {};
+    give_device();
+    const std::string file = dir_ / "mount.toml";
+    write_file(file, std::string(each.name) + " = \"" + each.value + "\"\n");
+    give("config", file);
+    expect_problem(EINVAL, {file, each.name, "no --pool"});
+    give("pool", "nfs://filer/export");
+    EXPECT_OK(load()) << problem_;
+  }
+}
+
+TEST_F(ConfigTest, AFileWithoutANameIsNone) {
   give_device();
-  give("pool", "dir://" + sources_.command_line.front().value + "/pool");
-  EXPECT_FALSE(load().ok());
-  EXPECT_NE(std::string::npos, problem_.find("inside the other")) << problem_;
+  give("config", "");
+  expect_problem(EINVAL, {"--config", "names no file"});
+}
+
+TEST_F(ConfigTest, AFlagIsWhatTheLastSourceSays) {
+  const std::string file = dir_ / "mount.toml";
+  write_file(file, "allow-other = true\n");
+  give_device();
+  give("config", file);
+  EXPECT_TRUE(load()->allow_other);
+  give("allow-other", "false");
+  EXPECT_FALSE(load()->allow_other);
+  give("allow-other", "true");
+  EXPECT_TRUE(load()->allow_other);
+  give("allow-other", "maybe");
+  expect_problem(EINVAL, {"--allow-other", "maybe", "true or false"});
 }
 
 TEST_F(ConfigTest, SizesTakeBothUnitsAndShares) {
@@ -210,6 +292,59 @@ TEST_F(ConfigTest, NothingMayLieInTheMountPoint) {
   expect_problem(EINVAL, {"--state", "inside the mount point"});
   sources_.mountpoint = dir_ / "nvme0";
   expect_problem(EINVAL, {"--nvme", "inside the mount point"});
+}
+
+TEST_F(ConfigTest, TheLogIsNotWhereItsDaemonWouldWaitForItself) {
+  std::filesystem::create_directories(dir_ / "mnt/inner");
+  std::filesystem::create_directories(dir_ / "nvme0/objects");
+  std::filesystem::create_directories(dir_ / "nvme0/state/db");
+  std::filesystem::create_directory_symlink(dir_ / "mnt/inner", dir_ / "link");
+  write_file(dir_ / "mnt/inner/log", "");
+  std::filesystem::create_symlink(dir_ / "mnt/inner/log", dir_ / "log");
+  struct Case {
+    const char* log;
+    const char* said;
+  };
+  for (const Case& each :
+       std::initializer_list<Case>{{"mnt/kv.log", "inside the mount point"},
+                                   {"mnt/inner/kv.log", "inside the mount point"},
+                                   // Nobody looks there: a dead mount may be on it.
+                                   {"mnt/not/there/kv.log", "inside the mount point"},
+                                   {"nvme1/../mnt/kv.log", "inside the mount point"},
+                                   {"link/kv.log", "inside the mount point"},
+                                   {"log", "inside the mount point"},
+                                   {"nvme0/state/kv.log", "inside the state directory"},
+                                   {"nvme0/state/db/kv.log", "inside the state directory"},
+                                   {"nvme0/objects/kv.log", "keeps to itself"},
+                                   {"nvme0/kvcachefs-device", "keeps to itself"}}) {
+    SCOPED_TRACE(each.log);
+    sources_.command_line.clear();
+    give_device();
+    give("log", dir_ / each.log);
+    expect_problem(EINVAL, {"--log", each.said});
+  }
+  sources_.command_line.clear();
+  give_device();
+  give("log", dir_ / "nvme1/../kv.log");
+  const auto config = load();
+  ASSERT_OK(config) << problem_;
+  EXPECT_EQ(dir_ / "kv.log", config->log_file);
+}
+
+TEST_F(ConfigTest, AMountPointIsNotInWhatTheDaemonKeeps) {
+  for (const char* place : {"nvme0/objects/00", "nvme0/quarantine", "nvme0/state/mnt"}) {
+    SCOPED_TRACE(place);
+    std::filesystem::create_directories(dir_ / place);
+    sources_.command_line.clear();
+    give_device();
+    sources_.mountpoint = dir_ / place;
+    expect_problem(EINVAL, {"MOUNTPOINT", place});
+  }
+  sources_.mountpoint.clear();
+  sources_.command_line.clear();
+  give_device();
+  give("state", dir_ / "nvme0/objects/state");
+  expect_problem(EINVAL, {"--state", "keeps to itself"});
 }
 
 TEST_F(ConfigTest, ADeviceIsGivenOnce) {

@@ -43,6 +43,22 @@ TEST(MountTable, TheTopmostOfAStackCounts) {
   EXPECT_EQ("b", mount_of(table, "/m/x")->source);
 }
 
+TEST(MountTable, TellsWhereAPathLiesWhateverLeadsThere) {
+  const auto table = parse_mount_table(
+      "1 0 8:1 / / rw - ext4 /dev/a rw\n"
+      "2 1 8:1 /data/x /bind rw - ext4 /dev/a rw\n"
+      "3 1 8:2 / /other rw - ext4 /dev/b rw\n");
+  const auto place = [&](std::string_view path) { return path_on_filesystem(table, path); };
+  EXPECT_EQ("/data/x/y", place("/data/x/y")->path);
+  EXPECT_EQ("/data/x/y", place("/bind/y")->path);
+  EXPECT_EQ("/data/x", place("/bind")->path);
+  EXPECT_EQ(makedev(8, 1), place("/bind")->device);
+  EXPECT_EQ("/", place("/")->path);
+  EXPECT_EQ("/", place("/other")->path);
+  EXPECT_EQ(makedev(8, 2), place("/other")->device);
+  EXPECT_FALSE(path_on_filesystem({}, "/x").has_value());
+}
+
 TEST(MountTable, OurOwnReads) {
   const auto table = read_mount_table();
   ASSERT_OK(table);

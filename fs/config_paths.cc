@@ -1,0 +1,317 @@
+#include "fs/config_paths.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "backend/base/clock.h"
+#include "backend/base/unique_fd.h"
+#include "backend/superblock.h"
+#include "fs/mount_table.h"
+
+namespace kvcachefs {
+namespace {
+
+// A pool's directory that does not resolve in this time is taken as it is written: mounts start without their pool.
+constexpr std::int64_t kResolvePatience = 2 * kNanosPerSecond;
+constexpr const char* kMakeFirst = "make the directory first: mkdir -p";
+
+Error refuse(std::string& problem, std::string text, int code = EINVAL) {
+  problem = std::move(text);
+  return fail(code, "configuration");
+}
+
+bool is_inside(const std::string& path, const std::string& directory) {
+  return path == directory || directory == "/" ||
+         (path.size() > directory.size() && path.starts_with(directory) &&
+          path[directory.size()] == '/');
+}
+
+// As the path is written: a mount that hangs is not asked.
+std::string written(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  return error ? path : whole.lexically_normal().string();
+}
+
+// As realpath(3), of the longest part that is there; a symlink to what is not there yet leads where it says. Empty: it
+// cannot be told.
+std::string resolve(std::string path) {
+  constexpr int kMostLinks = 40;  // as the kernel
+  std::string rest;
+  std::array<char, PATH_MAX> buffer;
+  int links = 0;
+  while (::realpath(path.c_str(), buffer.data()) == nullptr) {
+    const std::size_t slash = path.rfind('/');
+    if (errno != ENOENT || slash == std::string::npos || path == "/") return {};
+    const ssize_t length = ::readlink(path.c_str(), buffer.data(), buffer.size());
+    if (length > 0) {
+      const std::string target(buffer.data(), static_cast<std::size_t>(length));
+      if (++links > kMostLinks) return {};
+      path = target.front() == '/' ? target : path.substr(0, slash + 1) + target;
+    } else {
+      rest.insert(0, path.substr(slash));
+      path.resize(std::max<std::size_t>(slash, 1));
+    }
+  }
+  std::string out = buffer.data();
+  if (!rest.empty() && out == "/") out.clear();
+  // What is not there yet may be written with dots.
+  return std::filesystem::path(out + rest).lexically_normal().string();
+}
+
+// Runs in a process that may hang, and keeps nobody's descriptors: a reader of standard output would wait for it.
+[[noreturn]] void resolve_into(int pipe, const std::string& path) {
+  if (pipe != STDOUT_FILENO) ::dup2(pipe, STDOUT_FILENO);
+  ::close(STDIN_FILENO);
+  ::close_range(STDERR_FILENO, ~0u, 0);
+  const std::string out = resolve(path);
+  const bool written =
+      ::write(STDOUT_FILENO, out.data(), out.size()) == static_cast<ssize_t>(out.size());
+  ::_exit(written ? 0 : 1);
+}
+
+// The end of a process that was asked to; one that hangs in the kernel is left to init.
+void reap(pid_t child) {
+  ::kill(child, SIGKILL);
+  constexpr int kTries = 100;
+  constexpr useconds_t kPauseUs = 1000;
+  for (int i = 0; i < kTries && ::waitpid(child, nullptr, WNOHANG) == 0; ++i)
+    ::usleep(kPauseUs);
+}
+
+// The path resolved as far as it is there; as it is when it cannot be told in time.
+std::string resolve_in_time(const std::string& path) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return path;
+  const UniqueFd from_child{ends[0]};
+  UniqueFd to_us{ends[1]};
+  const pid_t child = ::fork();
+  if (child < 0) return path;
+  if (child == 0) resolve_into(to_us.get(), path);
+  to_us.reset();
+  std::string out;
+  const std::int64_t deadline = monotonic_now() + kResolvePatience;
+  bool ended = false;
+  while (!ended && monotonic_now() < deadline) {
+    constexpr int kPollMs = 100;
+    pollfd readable{from_child.get(), POLLIN, 0};
+    if (::poll(&readable, 1, kPollMs) <= 0) continue;
+    std::array<char, PATH_MAX> part;
+    const ssize_t got = ::read(from_child.get(), part.data(), part.size());
+    ended = got == 0;
+    if (got > 0) out.append(part.data(), static_cast<std::size_t>(got));
+  }
+  reap(child);
+  return ended && !out.empty() ? out : path;
+}
+
+// Whether one path lies in the other, by whatever way.
+class Places {
+ public:
+  explicit Places(const std::string& mountpoint) {
+    auto table = read_mount_table();
+    if (!table) return;
+    table_ = std::move(*table);
+    // What is mounted there now will be below the new mount.
+    std::erase_if(table_, [&](const MountEntry& entry) {
+      return entry.point != "/" && is_inside(entry.point, mountpoint);
+    });
+  }
+
+  [[nodiscard]] bool is_in(const std::string& path, const std::string& directory) const {
+    if (is_inside(path, directory)) return true;
+    const auto inner = path_on_filesystem(table_, path);
+    const auto outer = path_on_filesystem(table_, directory);
+    return inner && outer && inner->device == outer->device &&
+           is_inside(inner->path, outer->path);
+  }
+  [[nodiscard]] bool overlap(const std::string& one, const std::string& other) const {
+    return is_in(one, other) || is_in(other, one);
+  }
+
+ private:
+  std::vector<MountEntry> table_;
+};
+
+Result<std::string> absolute(const std::string& path, std::string_view option,
+                             std::string_view fix, std::string& problem) {
+  auto canonical = canonical_path(path);
+  if (!canonical) {
+    return refuse(
+        problem,
+        fmt::format("{}: {}: {}: {}", option, path, std::strerror(canonical.error().code), fix),
+        canonical.error().code);
+  }
+  return canonical;
+}
+
+class Finisher {
+ public:
+  Finisher(Config& config, std::string& problem)
+      : config_(config), problem_(problem), places_(config.mountpoint) {}
+
+  Result<void> run() {
+    for (DeviceSetting& device : config_.nvme) TRY(finish_device(device));
+    TRY(check_devices());
+    TRY(finish_state());
+    TRY(refuse_own(config_.mountpoint, "MOUNTPOINT"));
+    if (!config_.log_file.empty()) TRY(finish_log());
+    if (config_.pool && config_.pool->kind == PoolUri::Kind::kDirectory) TRY(finish_pool());
+    return {};
+  }
+
+ private:
+  // Before the path is resolved: that must not wait for what is mounted there now.
+  Result<void> refuse_written_inside(const std::string& path, std::string_view option) {
+    return refuse_inside(written(path), option);
+  }
+
+  Result<void> refuse_inside(const std::string& path, std::string_view option) {
+    if (!places_.is_in(path, config_.mountpoint)) return {};
+    return refuse(problem_, fmt::format("{}: {}: is inside the mount point {}, which would "
+                                        "hide it: choose another mount point",
+                                        option, path, config_.mountpoint));
+  }
+
+  Result<void> finish_device(DeviceSetting& device) {
+    TRY(refuse_written_inside(device.path, "--nvme"));
+    // Devices are resolved in full: what counts is the directory, not a link to it.
+    auto path = canonical_path(device.path + "/.");
+    if (!path) {
+      const bool may_be_size = !device.size && device.path.find(':') != std::string::npos;
+      return refuse(
+          problem_,
+          fmt::format("--nvme: {}: {}: {}{}", device.path, std::strerror(path.error().code),
+                      kMakeFirst, may_be_size ? ", or give it a size like DIR:200GiB" : ""),
+          path.error().code);
+    }
+    device.path = std::move(*path);
+    return refuse_inside(device.path, "--nvme");
+  }
+
+  Result<void> check_devices() {
+    for (std::size_t i = 0; i < config_.nvme.size(); ++i) {
+      for (std::size_t j = 0; j < config_.nvme.size(); ++j) {
+        const std::string& path = config_.nvme[i].path;
+        if (i == j || !places_.is_in(path, config_.nvme[j].path)) continue;
+        if (places_.is_in(config_.nvme[j].path, path))
+          return refuse(
+              problem_,
+              fmt::format("--nvme: {}: is given twice: name each directory once", path));
+        return refuse(problem_, fmt::format("--nvme: {}: is inside {}: name directories beside "
+                                            "each other",
+                                            path, config_.nvme[j].path));
+      }
+    }
+    return {};
+  }
+
+  Result<void> finish_state() {
+    const std::string default_state = config_.nvme.front().path + "/state";
+    if (config_.state.empty()) config_.state = default_state;
+    TRY(refuse_written_inside(config_.state, "--state"));
+    config_.state =
+        TRY(absolute(config_.state, "--state", "make its parent directory first", problem_));
+    config_.state_is_default = config_.state == default_state;
+    TRY(refuse_inside(config_.state, "--state"));
+    return refuse_on_device(config_.state, "--state");
+  }
+
+  // What the daemon keeps to itself on the devices.
+  Result<void> refuse_on_device(const std::string& path, std::string_view option) {
+    for (const DeviceSetting& device : config_.nvme) {
+      for (const char* own : {"objects", "quarantine", kSuperblockName}) {
+        const std::string kept = device.path + "/" + own;
+        if (places_.is_in(path, kept))
+          return refuse(problem_, fmt::format("{}: {}: is inside {}, which kvcachefs keeps to "
+                                              "itself: name another place",
+                                              option, path, kept));
+      }
+    }
+    return {};
+  }
+
+  Result<void> refuse_own(const std::string& path, std::string_view option) {
+    if (places_.is_in(path, config_.state))
+      return refuse(problem_, fmt::format("{}: {}: is inside the state directory {}: name "
+                                          "another place",
+                                          option, path, config_.state));
+    return refuse_on_device(path, option);
+  }
+
+  Result<void> finish_log() {
+    TRY(refuse_log_inside(written(config_.log_file)));
+    config_.log_file =
+        TRY(absolute(config_.log_file, "--log", "make its directory first", problem_));
+    TRY(refuse_log_inside(config_.log_file));
+    return refuse_own(config_.log_file, "--log");
+  }
+
+  // Who writes his log into his own mount waits for himself, for ever.
+  Result<void> refuse_log_inside(const std::string& path) {
+    if (!places_.is_in(path, config_.mountpoint)) return {};
+    return refuse(problem_,
+                  fmt::format("--log: {}: is inside the mount point {}: name a file elsewhere",
+                              path, config_.mountpoint));
+  }
+
+  Result<void> finish_pool() {
+    std::string& path = config_.pool->path;
+    TRY(refuse_pool_in_mount(path));
+    path = resolve_in_time(path);
+    TRY(refuse_pool_in_mount(path));
+    for (const DeviceSetting& device : config_.nvme)
+      TRY(refuse_overlap(path, "--nvme", device.path));
+    return refuse_overlap(path, "--state", config_.state);
+  }
+
+  // Who asks his own mount for an answer waits for himself.
+  Result<void> refuse_pool_in_mount(const std::string& path) {
+    if (places_.is_in(path, config_.mountpoint))
+      return refuse(problem_, fmt::format("--pool: {}: is inside the mount point {}: name a "
+                                          "directory elsewhere",
+                                          path, config_.mountpoint));
+    if (places_.is_in(config_.mountpoint, path))
+      return refuse(problem_,
+                    fmt::format("--pool: {}: has the mount point {} inside: mount elsewhere",
+                                path, config_.mountpoint));
+    return {};
+  }
+
+  Result<void> refuse_overlap(const std::string& pool, std::string_view option,
+                              const std::string& other) {
+    if (!places_.overlap(pool, other)) return {};
+    return refuse(problem_, fmt::format("--pool: {}: and {} {}: one is inside the other: name "
+                                        "directories beside each other",
+                                        pool, option, other));
+  }
+
+  Config& config_;
+  std::string& problem_;
+  const Places places_;
+};
+
+}  // namespace
+
+Result<void> finish_paths(Config& config, std::string& problem) {
+  config.mountpoint = TRY(absolute(config.mountpoint, "MOUNTPOINT", kMakeFirst, problem));
+  return Finisher(config, problem).run();
+}
+
+}  // namespace kvcachefs
