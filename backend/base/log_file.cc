@@ -15,11 +15,14 @@ namespace {
 // once.
 constexpr std::int64_t kLookEveryNanos = kNanosPerSecond;
 
+// It names files and models, which are not everybody's business.
+constexpr mode_t kMode = 0640;
+
 }  // namespace
 
 Result<void> LogFile::open() {
   UniqueFd fd{
-      ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0644)};
+      ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, kMode)};
   if (!fd) return fail_errno("log: open the file");
   fd_ = std::move(fd);
   looked_ns_ = monotonic_now();

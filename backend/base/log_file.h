@@ -20,7 +20,7 @@ class LogFile {
  public:
   explicit LogFile(std::string path) : path_(std::move(path)) {}
 
-  // Makes the file if it is not there. A FIFO that nobody reads is refused (ENXIO). Errors: those of
+  // Makes the file if it is not there, with mode 0640. A FIFO that nobody reads is refused (ENXIO). Errors: those of
   // open(2).
   Result<void> open();
   // What cannot be written is lost.

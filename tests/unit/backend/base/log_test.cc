@@ -83,6 +83,22 @@ TEST_F(Log, GoesOnInANewFileWhenTheOldOneIsRenamedOrRemoved) {
   EXPECT_NE(std::string::npos, testing::read_file(path).find("again"));
 }
 
+TEST_F(Log, IsNotForEverybodyToRead) {
+  const std::string path = dir_ / "log";
+  const auto mode = [&] {
+    struct stat status {};
+    return ::stat(path.c_str(), &status) == 0 ? status.st_mode & 07777 : 0;
+  };
+  const mode_t before = ::umask(0);
+  ASSERT_OK(log_open({.file = path}));
+  EXPECT_EQ(0640u, mode());
+  log_info("first");
+  std::filesystem::rename(path, path + ".1");
+  ASSERT_TRUE(log_until_there(path));
+  EXPECT_EQ(0640u, mode());
+  ::umask(before);
+}
+
 TEST_F(Log, StaysInTheOldFileWhereNoNewOneCanBeMade) {
   const std::string path = dir_ / "log";
   ASSERT_OK(log_open({.file = path}));
