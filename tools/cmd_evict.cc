@@ -46,22 +46,22 @@ class EvictTotal {
     if (as_json) {
       json by_reason = json::object();
       for (std::size_t at = 0; at < left_.size(); ++at) by_reason[kReasons[at]] = left_[at];
-      fmt::print("{}\n", line_of({{"files", files_},
-                                  {"bytes", bytes_},
-                                  {"left", std::move(by_reason)},
-                                  {"examples", examples_}}));
+      print_out("{}\n", line_of({{"files", files_},
+                                 {"bytes", bytes_},
+                                 {"left", std::move(by_reason)},
+                                 {"examples", examples_}}));
       return;
     }
-    fmt::print("evicted {}, {}\n", counted(files_, "file"), format_size(bytes_));
+    print_out("evicted {}, {}\n", counted(files_, "file"), format_size(bytes_));
     if (left() == 0) return;
     std::string reasons;
     for (std::size_t at = 0; at < left_.size(); ++at)
       if (left_[at] > 0)
         reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", left_[at], kReasons[at]);
-    fmt::print("left {}: {}\n", left(), reasons);
+    print_out("left {}: {}\n", left(), reasons);
     for (const json& example : examples_)
-      fmt::print("  {}: {}\n", visible(text_in(example, "path")), text_in(example, "why"));
-    if (left() > examples_.size()) fmt::print("  …\n");
+      print_out("  {}: {}\n", visible(text_in(example, "path")), text_in(example, "why"));
+    if (left() > examples_.size()) print_out("  …\n");
   }
 
  private:

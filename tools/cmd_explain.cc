@@ -46,18 +46,18 @@ std::string_view why_dropped(const std::string& reason) {
 void show_gone(const json& told) {
   const json& dropped = part_of(told, "dropped");
   if (dropped.empty()) {
-    fmt::print(
+    print_out(
         "  not there    never seen, or removed by a user; or dropped before the daemon "
         "started\n");
     return;
   }
-  fmt::print("  dropped      {}: {}\n", since(dropped, "when"),
-             why_dropped(text_in(dropped, "reason")));
+  print_out("  dropped      {}: {}\n", since(dropped, "when"),
+            why_dropped(text_in(dropped, "reason")));
   // Of what was never whole no size is known.
   const std::uint64_t size = count_in(dropped, "size");
-  fmt::print("  it was       {}inode {}, last use {}\n",
-             size > 0 ? format_size(size) + ", " : "", count_in(dropped, "inode"),
-             since(dropped, "last_use"));
+  print_out("  it was       {}inode {}, last use {}\n",
+            size > 0 ? format_size(size) + ", " : "", count_in(dropped, "inode"),
+            since(dropped, "last_use"));
 }
 
 void show_policy(const json& told) {
@@ -69,33 +69,33 @@ void show_policy(const json& told) {
   if (by == "application") who = "it was fsynced, or changed after publication";
   if (by == "mount") who = "what the mount was told";
   if (policy.empty()) {
-    fmt::print("  policy       none was told: each file's layout decides, then the mount\n");
+    print_out("  policy       none was told: each file's layout decides, then the mount\n");
   } else {
-    fmt::print("  policy       {} ({})\n", policy, who);
+    print_out("  policy       {} ({})\n", policy, who);
   }
   if (const std::uint64_t ttl = count_in(told, "ttl"); ttl > 0) {
-    fmt::print("  ttl          {} after the last use (told to {})\n",
-               format_duration(std::chrono::seconds{static_cast<std::int64_t>(ttl)}),
-               root_or(text_in(told, "ttl_from")));
+    print_out("  ttl          {} after the last use (told to {})\n",
+              format_duration(std::chrono::seconds{static_cast<std::int64_t>(ttl)}),
+              root_or(text_in(told, "ttl_from")));
   }
 }
 
 void show_block(const json& told) {
   const json& block = part_of(told, "block");
   if (block.empty()) return;
-  fmt::print("  block        {}\n", series_text(block));
+  print_out("  block        {}\n", series_text(block));
   if (const std::string hash = text_in(block, "hash"); !hash.empty())
-    fmt::print("  hash         {}\n", hash);
+    print_out("  hash         {}\n", hash);
   const json& chain = part_of(told, "chain");
   const json& parent = part_of(chain, "parent");
   std::string before = "none is known";
   if (is_true(chain, "has_parent")) before = "one that is not here";
   if (!parent.empty()) before = visible(text_in(parent, "path"));
   if (is_true(chain, "has_parent") && !is_true(chain, "firm")) before += " (not certain)";
-  fmt::print("  before it    {}\n", before);
-  fmt::print("  after it     {}{}\n", is_true(chain, "more_children") ? "more than " : "",
-             counted(count_in(chain, "children"), "block"));
-  fmt::print("  last use     {}\n", since(block, "last_use"));
+  print_out("  before it    {}\n", before);
+  print_out("  after it     {}{}\n", is_true(chain, "more_children") ? "more than " : "",
+            counted(count_in(chain, "children"), "block"));
+  print_out("  last use     {}\n", since(block, "last_use"));
 }
 
 std::string when_it_goes(const json& told) {
@@ -125,25 +125,25 @@ std::string when_it_goes(const json& told) {
 }
 
 void show_file(const json& told) {
-  fmt::print("  file         {}, {} on the disk, inode {}, {}\n",
-             format_size(count_in(told, "size")), format_size(count_in(told, "allocated")),
-             count_in(told, "inode"), counted(count_in(told, "links"), "name"));
-  fmt::print("  where        {}, object {}{}\n", visible(text_in(told, "device")),
-             text_in(told, "object"),
-             is_true(told, "missing") ? ": its backing file is missing" : "");
-  fmt::print("  state        {}, written {}, created {}\n", text_in(told, "state"),
-             since(told, "written"), since(told, "created"));
+  print_out("  file         {}, {} on the disk, inode {}, {}\n",
+            format_size(count_in(told, "size")), format_size(count_in(told, "allocated")),
+            count_in(told, "inode"), counted(count_in(told, "links"), "name"));
+  print_out("  where        {}, object {}{}\n", visible(text_in(told, "device")),
+            text_in(told, "object"),
+            is_true(told, "missing") ? ": its backing file is missing" : "");
+  print_out("  state        {}, written {}, created {}\n", text_in(told, "state"),
+            since(told, "written"), since(told, "created"));
   show_block(told);
   show_policy(told);
-  fmt::print("  eviction     {}\n", when_it_goes(told));
+  print_out("  eviction     {}\n", when_it_goes(told));
 }
 
 void show(const json& told) {
-  fmt::print("{}\n", root_or(text_in(told, "path")));
+  print_out("{}\n", root_or(text_in(told, "path")));
   if (!is_true(told, "found")) return show_gone(told);
   if (text_in(told, "type") == "file") return show_file(told);
-  fmt::print("  {:<12} inode {}, created {}\n", text_in(told, "type"), count_in(told, "inode"),
-             since(told, "created"));
+  print_out("  {:<12} inode {}, created {}\n", text_in(told, "type"), count_in(told, "inode"),
+            since(told, "created"));
   if (text_in(told, "type") == "directory") show_policy(told);
 }
 
@@ -163,7 +163,7 @@ int explain(const ExplainArguments& arguments) {
     return kExitFailed;
   }
   if (arguments.json) {
-    fmt::print("{}\n", line_of(*told));
+    print_out("{}\n", line_of(*told));
   } else {
     show(*told);
   }

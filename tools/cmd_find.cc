@@ -27,19 +27,19 @@ struct FindArguments {
 };
 
 void show_file(const json& object) {
-  fmt::print("{}\n  {}\n  {}, inode {}, {} old, last use {}\n",
-             visible(text_in(object, "path")), series_text(object),
-             format_size(count_in(object, "size")), count_in(object, "inode"),
-             ago(number_in(object, "created")), ago(number_in(object, "last_use")));
+  print_out("{}\n  {}\n  {}, inode {}, {} old, last use {}\n", visible(text_in(object, "path")),
+            series_text(object), format_size(count_in(object, "size")),
+            count_in(object, "inode"), ago(number_in(object, "created")),
+            ago(number_in(object, "last_use")));
 }
 
 void show_entry(const json& entry) {
   const json& object = part_of(entry, "object");
   const std::string hash = text_in(object, "hash");
   const std::string path = text_in(object, "path");
-  fmt::print("{:>8}  {:>10}  {}  {}\n", count_in(entry, "position"),
-             path.empty() ? "-" : format_size(count_in(object, "size")),
-             hash.empty() ? "-" : hash, visible(path.empty() ? text_in(entry, "path") : path));
+  print_out("{:>8}  {:>10}  {}  {}\n", count_in(entry, "position"),
+            path.empty() ? "-" : format_size(count_in(object, "size")),
+            hash.empty() ? "-" : hash, visible(path.empty() ? text_in(entry, "path") : path));
 }
 
 class SessionLister {
@@ -61,7 +61,7 @@ class SessionLister {
     });
     for (const json& entry : entries_) {
       if (json_) {
-        fmt::print("{}\n", line_of(entry));
+        print_out("{}\n", line_of(entry));
       } else {
         show_entry(entry);
       }
@@ -89,12 +89,12 @@ Result<void> show(QuerySource& source, const FoundWord& found, bool as_json,
         damaged, problem);
   }
   request.command = "find";
-  if (!as_json) fmt::print("prefix {}\n", found.word);
+  if (!as_json) print_out("prefix {}\n", found.word);
   return each_in(
       source, request, "objects",
       [&](const json& object) {
         if (as_json) {
-          fmt::print("{}\n", line_of(object));
+          print_out("{}\n", line_of(object));
         } else {
           show_file(object);
         }

@@ -54,12 +54,12 @@ void end_progress() {
 int finish(const FlushArguments& arguments, const Left& left) {
   end_progress();
   if (arguments.json)
-    fmt::print("{}\n", line_of({{"files", left.files},
-                                {"removed", left.removed},
-                                {"more", left.more},
-                                {"up", left.up}}));
+    print_out("{}\n", line_of({{"files", left.files},
+                               {"removed", left.removed},
+                               {"more", left.more},
+                               {"up", left.up}}));
   if (left.is_nothing()) {
-    if (!arguments.json) fmt::print("all is on the pool\n");
+    if (!arguments.json) print_out("all is on the pool\n");
     return kExitOk;
   }
   complain(fmt::format(

@@ -56,18 +56,18 @@ class Groups {
       return a.second.bytes > b.second.bytes;
     });
     if (!as_json && !sorted.empty())
-      fmt::print("{:>12}  {:>10}  {}\n", "OBJECTS", "SIZE",
-                 by == "model"     ? "MODEL"
-                 : by == "runtime" ? "RUNTIME"
-                                   : "SESSION");
+      print_out("{:>12}  {:>10}  {}\n", "OBJECTS", "SIZE",
+                by == "model"     ? "MODEL"
+                : by == "runtime" ? "RUNTIME"
+                                  : "SESSION");
     for (const auto& [name, group] : sorted) {
       if (as_json) {
-        fmt::print("{}\n", line_of({{by, name == kUnnamed ? json() : json(name)},
-                                    {"objects", group.objects},
-                                    {"bytes", group.bytes}}));
+        print_out("{}\n", line_of({{by, name == kUnnamed ? json() : json(name)},
+                                   {"objects", group.objects},
+                                   {"bytes", group.bytes}}));
       } else {
-        fmt::print("{:>12}  {:>10}  {}\n", group.objects, format_size(group.bytes),
-                   visible(name));
+        print_out("{:>12}  {:>10}  {}\n", group.objects, format_size(group.bytes),
+                  visible(name));
       }
     }
   }
@@ -77,16 +77,16 @@ class Groups {
 };
 
 void show_heading() {
-  fmt::print("{:>10}  {:>7}  {:>8}  {:<15} {:<10} {:<24} {}\n", "SIZE", "AGE", "LAST USE",
-             "RUNTIME", "RANK", "MODEL", "PATH");
+  print_out("{:>10}  {:>7}  {:>8}  {:<15} {:<10} {:<24} {}\n", "SIZE", "AGE", "LAST USE",
+            "RUNTIME", "RANK", "MODEL", "PATH");
 }
 
 void show_object(const json& object) {
   const std::string model = text_in(object, "model");
-  fmt::print("{:>10}  {:>7}  {:>8}  {:<15} {:<10} {:<24} {}\n",
-             format_size(count_in(object, "size")), ago(number_in(object, "created")),
-             ago(number_in(object, "last_use")), text_in(object, "runtime"), rank_text(object),
-             model.empty() ? "-" : visible(model), visible(text_in(object, "path")));
+  print_out("{:>10}  {:>7}  {:>8}  {:<15} {:<10} {:<24} {}\n",
+            format_size(count_in(object, "size")), ago(number_in(object, "created")),
+            ago(number_in(object, "last_use")), text_in(object, "runtime"), rank_text(object),
+            model.empty() ? "-" : visible(model), visible(text_in(object, "path")));
 }
 
 bool passes(const LsArguments& arguments, const json& object) {
@@ -145,7 +145,7 @@ Result<void> list(QuerySource& source, const LsArguments& arguments, std::uint64
           const std::string name = text_in(object, arguments.by.c_str());
           groups.of(name.empty() ? kUnnamed : name).add(object);
         } else if (arguments.json) {
-          fmt::print("{}\n", line_of(object));
+          print_out("{}\n", line_of(object));
         } else {
           if (std::exchange(is_first, false)) show_heading();
           show_object(object);

@@ -30,7 +30,7 @@ int status(const StatusArguments& arguments) {
     return kExitFailed;
   }
   if (arguments.json) {
-    fmt::print("{}\n", *answer);
+    print_out("{}\n", *answer);
     return kExitOk;
   }
   const auto text = status_text(*answer);
@@ -38,7 +38,7 @@ int status(const StatusArguments& arguments) {
     complain(fmt::format("status: {}: the daemon says: {}", found->entry.point, *answer));
     return kExitFailed;
   }
-  fmt::print("{}", *text);
+  print_out("{}", *text);
   return kExitOk;
 }
 

@@ -38,7 +38,7 @@ class Tree {
       : source_(source), arguments_(arguments), problem_(problem) {}
 
   Result<void> show(const json& object) {
-    if (!arguments_.json) fmt::print("{}\n", series_text(object));
+    if (!arguments_.json) print_out("{}\n", series_text(object));
     TRY(show_chain(text_in(object, "block")));
     return show_descendants(text_in(object, "block"));
   }
@@ -135,7 +135,7 @@ class Tree {
     if (arguments_.json) {
       link["role"] = role;
       link["depth"] = depth;
-      fmt::print("{}\n", line_of(link));
+      print_out("{}\n", line_of(link));
       return;
     }
     const json& object = part_of(link, "object");
@@ -143,21 +143,21 @@ class Tree {
     const std::string_view order = text_in(link, "parent").empty() ? "first"
                                    : is_true(link, "firm")         ? "firm"
                                                                    : "guessed";
-    fmt::print("{}{:{}}{:<18}  {:>10}  {:>7}  {}\n", depth == 0 ? "> " : "  ", "", indent * 2,
-               short_hash(object, text_in(link, "block")),
-               is_file ? format_size(count_in(object, "size")) : "no file",
-               is_file ? ago(number_in(object, "created")) : "-", order);
+    print_out("{}{:{}}{:<18}  {:>10}  {:>7}  {}\n", depth == 0 ? "> " : "  ", "", indent * 2,
+              short_hash(object, text_in(link, "block")),
+              is_file ? format_size(count_in(object, "size")) : "no file",
+              is_file ? ago(number_in(object, "created")) : "-", order);
   }
 
   void show_more(const char* role, std::size_t count, bool at_least, std::size_t indent,
                  std::int64_t depth) const {
     if (arguments_.json) {
-      fmt::print(
+      print_out(
           "{}\n",
           line_of({{"role", role}, {"depth", depth}, {"more", count}, {"at_least", at_least}}));
       return;
     }
-    fmt::print("  {:{}}… {}{} more\n", "", indent * 2, count, at_least ? " or" : "");
+    print_out("  {:{}}… {}{} more\n", "", indent * 2, count, at_least ? " or" : "");
   }
 
   QuerySource& source_;

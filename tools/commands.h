@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace CLI {
 class App;
@@ -33,11 +34,24 @@ void add_fsck(CLI::App& app, int& exit_code);
 void add_pool(CLI::App& app, int& exit_code);
 void add_export(CLI::App& app, int& exit_code);
 
+// Control characters, which paths may have, as \xNN: the text stays on its line, and harms no terminal.
+[[nodiscard]] std::string one_line(std::string_view text);
 // The one line that says why a command failed.
-inline void complain(std::string_view problem) {
-  fmt::print(stderr, "kvcachefs: {}\n", problem);
-  std::fflush(stderr);
+void complain(std::string_view problem);
+
+// Text for standard output. What cannot be written there is said by finish_output(), once.
+void print_text(std::string_view text);
+template <class... Args>
+void print_out(fmt::format_string<Args...> format, Args&&... args) {
+  print_text(fmt::format(format, std::forward<Args>(args)...));
 }
+// Whether something could not be written: who has much more to say may stop.
+[[nodiscard]] bool output_failed();
+// The exit code of a command that would end with `code`: `failed` instead of kExitOk when not all of standard output
+// was written. Says so, unless its reader had gone: that one wanted no more.
+[[nodiscard]] int finish_output(int code, int failed = kExitFailed);
+// Opens descriptors 0 to 2 if they are not, so that nothing else becomes one of them. What is written there fails.
+void hold_standard_streams();
 
 // Of records that a listing has passed over.
 inline void complain_damaged(std::uint64_t records) {

@@ -65,7 +65,7 @@ Result<void> each_in(QuerySource& source, ControlRequest request, const char* ar
       if (!visit(element)) return {};
     }
     std::string next = text_in(page, "next");
-    if (next.empty()) return {};
+    if (next.empty() || output_failed()) return {};
     if (next == request.after) {
       problem =
           fmt::format("{}: the daemon's answers do not go on: see its log", request.command);

@@ -2,21 +2,28 @@
 #include <CLI/CLI.hpp>
 
 #include <cstring>
+#include <sstream>
 
 #include "tools/commands.h"
 
 namespace {
 
-// fsck(8) has exit codes of its own.
-constexpr int kFsckUsage = 16;
+struct ExitCodes {
+  int usage = kvcachefs::kExitUsage;
+  int failed = kvcachefs::kExitFailed;  // what it found could not be written
+};
 
-int usage_code(int argc, char** argv) {
-  return argc > 1 && std::strcmp(argv[1], "fsck") == 0 ? kFsckUsage : kvcachefs::kExitUsage;
+// fsck(8) has exit codes of its own.
+ExitCodes codes_of(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "fsck") == 0) return {.usage = 16, .failed = 8};
+  return {};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  kvcachefs::hold_standard_streams();
+  const ExitCodes codes = codes_of(argc, argv);
   CLI::App app{"A filesystem for LLM KV cache", "kvcachefs"};
   app.set_version_flag("--version", "kvcachefs " KVCACHEFS_VERSION, "Prints the version");
   app.require_subcommand(1);
@@ -38,9 +45,14 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) {  // --help, --version
+      std::ostringstream text;
+      app.exit(error, text, text);
+      kvcachefs::print_text(text.str());
+      return kvcachefs::finish_output(kvcachefs::kExitOk, codes.failed);
+    }
     kvcachefs::complain(std::string(error.what()) + ": see kvcachefs --help");
-    return usage_code(argc, argv);
+    return codes.usage;
   }
-  return exit_code;
+  return kvcachefs::finish_output(exit_code, codes.failed);
 }

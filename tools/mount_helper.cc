@@ -33,7 +33,8 @@ constexpr int kMountSystem = 2;
 constexpr int kMountFailed = 32;
 
 int refuse(int code, std::string_view problem) {
-  fmt::print(stderr, "mount.kvcachefs: {}\n", problem);
+  const std::string line = fmt::format("mount.kvcachefs: {}\n", one_line(problem));
+  std::fwrite(line.data(), 1, line.size(), stderr);
   return code;
 }
 
@@ -64,7 +65,7 @@ Result<void> enter_namespace(const std::string& name) {
 // Runs it and turns its exit code into one of mount(8).
 int run_kvcachefs(std::vector<std::string> command, bool verbose) {
   command.insert(command.begin(), find_kvcachefs());
-  if (verbose) fmt::print("mount.kvcachefs: {}\n", fmt::join(command, " "));
+  if (verbose) print_out("mount.kvcachefs: {}\n", fmt::join(command, " "));
   std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child < 0) {

@@ -1,0 +1,64 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "tools/commands.h"
+
+namespace kvcachefs {
+namespace {
+
+int first_error = 0;  // of standard output
+
+void note(bool written) {
+  if (!written && first_error == 0) first_error = errno == 0 ? EIO : errno;
+}
+
+}  // namespace
+
+std::string one_line(std::string_view text) {
+  std::string out;
+  for (const char byte : text) {
+    const auto value = static_cast<unsigned char>(byte);
+    if (value < 0x20 || value == 0x7f) {
+      out += fmt::format("\\x{:02x}", value);
+    } else {
+      out += byte;
+    }
+  }
+  return out;
+}
+
+void complain(std::string_view problem) {
+  const std::string line = fmt::format("kvcachefs: {}\n", one_line(problem));
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  std::fflush(stderr);
+}
+
+void print_text(std::string_view text) {
+  if (first_error != 0) return;
+  note(std::fwrite(text.data(), 1, text.size(), stdout) == text.size());
+}
+
+bool output_failed() { return first_error != 0; }
+
+int finish_output(int code, int failed) {
+  note(std::fflush(stdout) == 0 && std::ferror(stdout) == 0);
+  if (first_error == 0) return code;
+  if (first_error != EPIPE)
+    complain(
+        fmt::format("standard output: {}: not all was written", std::strerror(first_error)));
+  return code == kExitOk ? failed : code;
+}
+
+void hold_standard_streams() {
+  for (int fd = 0; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest that is free: this one.
+    [[maybe_unused]] const int opened =
+        ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
+}  // namespace kvcachefs
