@@ -15,6 +15,7 @@
 #include "backend/base/unique_fd.h"
 #include "fs/answer_probe.h"
 #include "fs/control.h"
+#include "fs/stuck_daemon.h"
 #include "tools/busy.h"
 #include "tools/commands.h"
 #include "tools/find_mount.h"
@@ -25,6 +26,8 @@ namespace {
 // Longer than the daemon takes to end by itself, as long as nobody uses the mount.
 constexpr std::chrono::milliseconds kEndPatience = std::chrono::seconds{120};
 constexpr std::chrono::milliseconds kAnswerPatience = std::chrono::seconds{5};
+// For a daemon that has not answered: it may have been in the middle of its end.
+constexpr std::chrono::milliseconds kHungPatience = std::chrono::seconds{1};
 // The kernel lets go of a file, or of what an ended process had, a moment after its user.
 constexpr std::chrono::nanoseconds kBusyPatience = std::chrono::seconds{1};
 constexpr useconds_t kBusyPauseUs = 20'000;
@@ -77,8 +80,8 @@ int clean_up_dead(const FoundMount& mount) {
     return refuse(
         fmt::format("umount: {}: {}: run as root", mount.entry.point, std::strerror(errno)));
   }
-  fmt::print("kvcachefs: {}: its daemon had died; the mount point is free again\n",
-             mount.entry.point);
+  print_out("kvcachefs: {}: its daemon had died; the mount point is free again\n",
+            mount.entry.point);
   return kExitOk;
 }
 
@@ -100,14 +103,23 @@ int report_failure(const FoundMount& mount, int code) {
 int report_survivor(const FoundMount& mount, bool lazy) {
   const std::string& point = mount.entry.point;
   if (lazy) {
-    fmt::print("kvcachefs: {}: detached; pid {} ends with the last user: {}\n", point,
-               mount.daemon, users_of(mount.entry.device));
+    print_out("kvcachefs: {}: detached; pid {} ends with the last user: {}\n", point,
+              mount.daemon, users_of(mount.entry.device));
     return kExitOk;
   }
   return refuse(
       fmt::format("umount: {}: unmounted, but pid {} still serves {}: end them, or stop it "
                   "with kill {}",
                   point, mount.daemon, users_of(mount.entry.device), mount.daemon));
+}
+
+// Detached by --lazy from a daemon that answers nobody, for nobody knows how long.
+int report_hung(const FoundMount& mount) {
+  print_out(
+      "kvcachefs: {}: detached; its daemon (pid {}) does not answer: it ends when it does "
+      "again, or by kill -9 {}\n",
+      mount.entry.point, mount.daemon, mount.daemon);
+  return kExitOk;
 }
 
 int umount(const UmountArguments& arguments) {
@@ -122,7 +134,10 @@ int umount(const UmountArguments& arguments) {
   if (!answers && (answers.error().code == ENOTCONN || answers.error().code == ECONNABORTED)) {
     return clean_up_dead(*mount);
   }
-  if (!answers && answers.error().code == ETIMEDOUT && !arguments.lazy) {
+  const bool hangs = !answers && answers.error().code == ETIMEDOUT;
+  // Killed, and waiting for one who waits for it: what it served is aborted by that.
+  if (hangs && end_stuck_daemon(mount->state, complain)) return clean_up_dead(*mount);
+  if (hangs && !arguments.lazy) {
     return refuse(
         fmt::format("umount: {}: its daemon (pid {}) does not answer: use --lazy, then kill "
                     "it",
@@ -135,7 +150,10 @@ int umount(const UmountArguments& arguments) {
   if (arguments.lazy) {
     // It would serve what is open for ever: ask it for a bounded end. No answer: it has ended
     // by itself.
-    [[maybe_unused]] const auto asked = control_request(mount->state, "stop");
+    const auto asked =
+        control_request(mount->state, "stop", hangs ? kHungPatience : kAnswerPatience);
+    const bool silent = hangs || (!asked && asked.error().code == ETIMEDOUT);
+    if (silent && !has_ended(daemon, kHungPatience)) return report_hung(*mount);
   }
   if (!has_ended(daemon, kEndPatience)) return report_survivor(*mount, arguments.lazy);
   return kExitOk;

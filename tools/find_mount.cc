@@ -2,15 +2,52 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "backend/base/file_lock.h"
+#include "fs/answer_probe.h"
 #include "fs/config.h"
 #include "fs/state_dir.h"
 
 namespace kvcachefs {
+namespace {
+
+constexpr std::chrono::milliseconds kAnswerPatience = std::chrono::seconds{5};
+
+FoundMount found(const MountEntry& entry) {
+  const std::string state = state_of(entry);
+  return {.entry = entry, .state = state, .daemon = FileLock::holder(lock_path_of(state))};
+}
+
+// Whether the mount that the path leads into, as it is written, answers: whoever follows a path into one that
+// does not hangs with it. Errors: ETIMEDOUT, ENOTCONN, with `problem` said.
+Result<void> ask_before(const std::string& path, std::string& problem) {
+  std::error_code error;
+  const std::string written =
+      std::filesystem::absolute(path, error).lexically_normal().string();
+  const auto table = read_mount_table();
+  if (error || !table.ok()) return {};
+  const auto entry = mount_of(*table, written);
+  // Of the mount point itself nobody is asked.
+  if (!entry || !entry->is_ours() || written == entry->point || written == entry->point + "/")
+    return {};
+  AnswerProbe probe = TRY(AnswerProbe::prepare());
+  const auto answers = probe.ask(entry->point, kAnswerPatience);
+  if (answers.ok()) return {};
+  const int code = answers.error().code;
+  if (code != ETIMEDOUT && code != ENOTCONN && code != ECONNABORTED) return {};
+  problem = daemon_problem(found(*entry),
+                           fail(code == ETIMEDOUT ? ETIMEDOUT : ECONNREFUSED, "the mount"));
+  return fail(code == ETIMEDOUT ? ETIMEDOUT : ENOTCONN, "the mount");
+}
+
+}  // namespace
 
 Result<FoundMount> find_mount(const std::string& path, FindMount how, std::string& problem) {
+  if (how == FindMount::kHolding) TRY(ask_before(path, problem));
   const auto canonical = canonical_path(path);
   if (!canonical) {
     problem =
@@ -29,9 +66,7 @@ Result<FoundMount> find_mount(const std::string& path, FindMount how, std::strin
                           kFilesystemType);
     return fail(EINVAL, "not a mount of ours");
   }
-  const std::string state = state_of(*entry);
-  return FoundMount{
-      .entry = *entry, .state = state, .daemon = FileLock::holder(lock_path_of(state))};
+  return found(*entry);
 }
 
 std::string daemon_problem(const FoundMount& mount, const Error& error) {

@@ -1,4 +1,4 @@
-// From a path to the mount of ours behind it and its daemon, without touching the mount.
+// From a path to the mount of ours behind it and its daemon.
 #pragma once
 
 #include <sys/types.h>
@@ -21,8 +21,8 @@ enum class FindMount {
   kHolding,  // the path lies in the mount
 };
 
-// Errors: ENOENT (no such path), EINVAL (no mount of ours); `problem` has the line for the
-// user.
+// A path into a mount that hangs is not followed. Errors: ENOENT (no such path), EINVAL (no mount of ours), ETIMEDOUT and
+// ENOTCONN (the mount that it leads into hangs, or is dead); `problem` has the line for the user.
 Result<FoundMount> find_mount(const std::string& path, FindMount how, std::string& problem);
 
 // What it means for the user that the daemon's control socket gave this error.

@@ -51,10 +51,14 @@ Result<MountPath> find_mount_path(const std::string& path, std::string& problem)
   // The last component is not looked at where that is not needed: to look a block up is to use it.
   std::string directory = path;
   std::string rest;
-  std::string unused;
+  std::string said;
   while (shorten(directory, rest)) {
-    auto found = place_in(directory, rest, unused);
+    auto found = place_in(directory, rest, said);
     if (found.ok()) return found;
+    if (found.error().code == ETIMEDOUT || found.error().code == ENOTCONN) {
+      problem = said;
+      return found.error();
+    }
     if (found.error().code != ENOENT) break;
   }
   // The mount point itself, or a symlink into the mount.

@@ -203,6 +203,9 @@ def test_a_dead_mount_point_is_taken_over(mounts):
 def test_umount_of_a_dead_mount_cleans_up(mounts):
     mount = mounts()
     mount.kill(unmount=False)
+    for words in (("status", f"{mount.mnt}/d"), ("explain", f"{mount.mnt}/d/f")):
+        done = mount.cli(*words)
+        assert done.returncode == 1 and "its daemon has died" in done.stderr, done
     done = mount.cli("umount", mount.mnt)
     assert done.returncode == 0 and "had died" in done.stdout, done.stderr
     assert not mount.is_mounted()
@@ -212,15 +215,49 @@ def test_umount_of_a_dead_mount_cleans_up(mounts):
 
 def test_a_stopped_daemon_holds_nobody_up(mounts):
     mount = mounts()
+    file = f"{mount.mnt}/dir/file"
+    os.mkdir(f"{mount.mnt}/dir")
     os.kill(mount.pid(), signal.SIGSTOP)
     try:
-        done = mount.cli("umount", mount.mnt)
-        assert done.returncode == 1 and "does not answer" in done.stderr, done.stderr
-        done = mount.cli("status", mount.mnt)
-        assert done.returncode == 1 and "does not answer" in done.stderr, done.stderr
+        kvmount.wait_until(lambda: kvmount.is_stopped(mount.pid()), 20, "the daemon to stop")
+        asked = [subprocess.Popen([os.path.join(kvmount.BIN, "kvcachefs"), *words],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                 for words in (("umount", mount.mnt), ("status", mount.mnt),
+                               ("status", f"{mount.mnt}/dir"), ("explain", file), ("evict", file),
+                               ("pin", file), ("ls", f"{mount.mnt}/dir"), ("flush", file))]
+        for process in asked:
+            out, said = process.communicate(timeout=60 * kvmount.SLOWNESS)
+            assert process.returncode == 1 and out == "", (process.args, out)
+            assert "does not answer" in said and said.count("\n") == 1, (process.args, said)
     finally:
         os.kill(mount.pid(), signal.SIGCONT)
     assert mount.cli("status", mount.mnt).returncode == 0
+
+
+def test_a_lazy_umount_does_not_wait_for_a_daemon_that_hangs(mounts):
+    mount = mounts()
+    os.kill(mount.pid(), signal.SIGSTOP)
+    try:
+        kvmount.wait_until(lambda: kvmount.is_stopped(mount.pid()), 20, "the daemon to stop")
+        done = mount.cli("umount", "--lazy", mount.mnt, seconds=100)
+        assert done.returncode == 0 and done.stderr == "", done
+        assert f"(pid {mount.pid()}) does not answer" in done.stdout, done.stdout
+        assert not mount.is_mounted()
+    finally:
+        os.kill(mount.pid(), signal.SIGCONT)
+    # Nobody uses it: it ends by itself.
+    assert mount.process.wait(timeout=60 * kvmount.SLOWNESS) == 0, mount.logs()
+    mount.process = None
+    mount.start()
+    assert mount.status()["recovery"]["kind"] == "clean"
+
+
+def test_a_lazy_umount_of_a_dead_mount_cleans_up(mounts):
+    mount = mounts()
+    mount.kill(unmount=False)
+    done = mount.cli("umount", "--lazy", mount.mnt)
+    assert done.returncode == 0 and "had died" in done.stdout, done
+    assert not mount.is_mounted()
 
 
 def test_only_its_user_may_unmount_and_ask(mounts):
