@@ -2,10 +2,12 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "fs/config.h"
 #include "tools/commands.h"
 #include "tools/export_server.h"
 #include "tools/find_mount.h"
@@ -34,6 +36,8 @@ std::string default_work(std::string_view mountpoint) {
   }
   return "/run/kvcachefs-export" + name;
 }
+
+CLI::Validator a_port() { return CLI::Range(1, 65535).description(""); }
 
 bool allows_others(const MountEntry& entry) {
   return ("," + entry.super_options + ",").find(",allow_other,") != std::string::npos;
@@ -65,13 +69,25 @@ int serve_nfs(const ExportArguments& arguments) {
                 : arguments.squash == "all" ? Squash::kAll
                                             : Squash::kRoot;
   if (what.work.empty()) what.work = default_work(what.path);
+  const auto work = canonical_path(what.work);
+  if (!work) {
+    complain(fmt::format("export: --work {}: {}: make its parent directory first",
+                         arguments.work, std::strerror(work.error().code)));
+    return kExitFailed;
+  }
+  what.work = *work;
+  if (what.work == what.path || what.work.starts_with(what.path + "/")) {
+    complain(fmt::format("export: --work {}: is inside the mount: name a directory elsewhere",
+                         what.work));
+    return kExitUsage;
+  }
   const auto config = ganesha_config(what, problem);
   if (!config) {
     complain(problem);
     return kExitUsage;
   }
   if (arguments.run) return ExportServer(what).run();
-  fmt::print("{}", *config);
+  print_out("{}", *config);
   return kExitOk;
 }
 
@@ -110,10 +126,13 @@ void add_export(CLI::App& app, int& exit_code) {
   command->add_option("--nfs", given->versions, "3, 4 or 3,4. 3 needs rpcbind. Default: 3,4")
       ->check(CLI::IsMember({"3", "4", "3,4"}))
       ->type_name("VERSIONS");
-  command->add_option("--port", given->port, "Of NFS. Default: 2049")->type_name("PORT");
+  command->add_option("--port", given->port, "Of NFS. Default: 2049")
+      ->check(a_port())
+      ->type_name("PORT");
   command
       ->add_option("--mount-port", given->mount_port,
                    "Of version 3's mount protocol. Default: 20048")
+      ->check(a_port())
       ->type_name("PORT");
   command
       ->add_option(

@@ -1,13 +1,17 @@
 #include "tools/export_server.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -16,6 +20,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "backend/base/unique_fd.h"
+#include "tools/answers.h"
 #include "tools/commands.h"
 #include "tools/find_mount.h"
 
@@ -24,10 +30,14 @@ namespace {
 
 constexpr const char* kProgram = "ganesha.nfsd";
 constexpr const char* kServes = "NFS SERVER INITIALIZED";
+constexpr const char* kOtherWork = "name another directory with --work";
+// What an export makes in its directory.
+constexpr std::array<std::string_view, 7> kOwnNames{
+    "ganesha.conf", "recovery", "lock", "log", "out", "pid", "lost+found"};
 constexpr const char* kNothing = "No export entries found";
 
 void say(const std::string& text) {
-  fmt::print("{}\n", text);
+  print_out("{}\n", text);
   std::fflush(stdout);
 }
 
@@ -55,6 +65,70 @@ bool write_all(const std::string& path, std::string_view text) {
   file << text;
   file.close();
   return !file.fail();
+}
+
+// Whether the directory may be the server's own: ours alone, and with nothing in it that no export has made. Others'
+// are not closed to them. `problem` says why not.
+bool is_usable(const std::string& path, std::string& problem) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+    problem = fmt::format("{}: not a directory: {}", path, kOtherWork);
+    return false;
+  }
+  if (status.st_uid != ::geteuid()) {
+    problem = fmt::format("{}: belongs to uid {}: {}", path, status.st_uid, kOtherWork);
+    return false;
+  }
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    problem = fmt::format("{}: other users may write to it: {}", path, kOtherWork);
+    return false;
+  }
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (std::find(kOwnNames.begin(), kOwnNames.end(), name) != kOwnNames.end()) continue;
+    problem = fmt::format("{}: holds other things ({}): {}", path, visible(name), kOtherWork);
+    return false;
+  }
+  if (!error && ::chmod(path.c_str(), 0700) == 0) return true;
+  problem = fmt::format("{}: {}: {}", path, error ? error.message() : std::strerror(errno),
+                        kOtherWork);
+  return false;
+}
+
+// Whether the server can listen there. `problem` says why not.
+bool is_free(std::string_view option, const std::string& address, std::uint16_t port,
+             std::string& problem) {
+  sockaddr_storage where{};
+  socklen_t length = sizeof(sockaddr_in);
+  auto* four = reinterpret_cast<sockaddr_in*>(&where);
+  auto* six = reinterpret_cast<sockaddr_in6*>(&where);
+  if (::inet_pton(AF_INET, address.c_str(), &four->sin_addr) == 1) {
+    four->sin_family = AF_INET;
+    four->sin_port = htons(port);
+  } else {
+    ::inet_pton(AF_INET6, address.c_str(), &six->sin6_addr);
+    six->sin6_family = AF_INET6;
+    six->sin6_port = htons(port);
+    length = sizeof *six;
+  }
+  const UniqueFd fd{::socket(where.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  const int yes = 1;
+  // As the server does: connections that have ended a moment ago are no obstacle.
+  if (fd) ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (fd && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&where), length) == 0)
+    return true;
+  const int code = errno;
+  if (code == EADDRNOTAVAIL) {
+    problem = fmt::format("--listen {}: no address of this machine: see ip address", address);
+  } else if (code == EADDRINUSE) {
+    problem = fmt::format("{} {}: in use by another server: end it, or name another port",
+                          option, port);
+  } else {
+    problem = fmt::format("{} {}: {}: name another", option, port, std::strerror(code));
+  }
+  return false;
 }
 
 // The signals that run() takes one at a time.
@@ -98,26 +172,41 @@ bool ExportServer::prepare() {
         "export: NFS version 3 needs rpcbind, which does not run here: start it, or --nfs 4");
     return false;
   }
-  std::error_code error;
-  std::filesystem::create_directories(work("recovery"), error);
-  if (error || ::chmod(what_.work.c_str(), 0700) != 0) {
-    complain(fmt::format("export: {}: {}: name another with --work", what_.work,
-                         error ? error.message() : std::strerror(errno)));
-    return false;
+  std::string problem;
+  const bool made = ::mkdir(what_.work.c_str(), 0700) == 0;
+  if (!made && errno != EEXIST) {
+    problem = fmt::format("{}: {}: {}", what_.work, std::strerror(errno),
+                          errno == ENOENT ? "make its parent directory first" : kOtherWork);
+  } else if (fill_work(problem)) {
+    return true;
   }
+  complain("export: " + problem);
+  std::error_code ignored;
+  if (made) std::filesystem::remove_all(what_.work, ignored);
+  return false;
+}
+
+bool ExportServer::fill_work(std::string& problem) {
+  if (!is_usable(what_.work, problem)) return false;
   auto lock = FileLock::acquire(work("lock"));
   if (!lock.ok()) {
-    complain(fmt::format("export: {}: another kvcachefs export runs there", what_.work));
+    problem = lock.error().code == EBUSY
+                  ? fmt::format("{}: another kvcachefs export runs there", what_.work)
+                  : fmt::format("{}: {}: {}", what_.work, std::strerror(lock.error().code),
+                                kOtherWork);
+    return false;
+  }
+  if (!is_free("--port", what_.address, what_.port, problem)) return false;
+  if (what_.v3 && !is_free("--mount-port", what_.address, what_.mount_port, problem))
+    return false;
+  const auto config = ganesha_config(what_, problem);
+  if (!config.ok()) return false;
+  if ((::mkdir(work("recovery").c_str(), 0700) != 0 && errno != EEXIST) ||
+      !write_all(work("ganesha.conf"), *config)) {
+    problem = fmt::format("{}: {}: {}", work("ganesha.conf"), std::strerror(errno), kOtherWork);
     return false;
   }
   lock_ = std::move(*lock);
-  std::string problem;
-  const auto config = ganesha_config(what_, problem);
-  if (!config.ok() || !write_all(work("ganesha.conf"), *config)) {
-    complain(config.ok() ? fmt::format("export: {}: cannot be written", work("ganesha.conf"))
-                         : problem);
-    return false;
-  }
   return true;
 }
 
@@ -129,16 +218,16 @@ std::optional<dev_t> ExportServer::find_served() const {
 }
 
 int ExportServer::run() {
-  if (!prepare()) return kExitFailed;
   const sigset_t set = awaited();
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  if (!prepare()) return kExitFailed;
   const auto mount = find_served();
-  if (mount && !start(*mount)) return kExitFailed;
-  while (true) {
+  if (mount && !start(*mount) && !asked_to_end_) return kExitFailed;
+  while (!asked_to_end_) {
     const timespec pause{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kLookEvery).count()};
     const int signal = ::sigtimedwait(&set, nullptr, &pause);
-    if (signal == SIGTERM || signal == SIGINT) break;
-    look();
+    asked_to_end_ = signal == SIGTERM || signal == SIGINT;
+    if (!asked_to_end_) look();
   }
   end();
   return kExitOk;
@@ -174,7 +263,8 @@ bool ExportServer::start(dev_t mount) {
   ::unlink(work("log").c_str());
   if (!spawn()) return false;
   if (!wait_until_it_serves()) {
-    complain(fmt::format("export: the NFS server did not start: {}", last_words()));
+    if (!asked_to_end_)
+      complain(fmt::format("export: the NFS server did not start: {}", last_words()));
     end();
     return false;
   }
@@ -212,11 +302,8 @@ bool ExportServer::wait_until_it_serves() {
     const std::string log = read_all(work("log"));
     if (log.find(kServes) != std::string::npos) return log.find(kNothing) == std::string::npos;
     const timespec pause{.tv_sec = 0, .tv_nsec = 50'000'000};
-    const int signal = ::sigtimedwait(&stops, nullptr, &pause);
-    if (signal > 0) {
-      ::raise(signal);  // It is run()'s.
-      return false;
-    }
+    asked_to_end_ = ::sigtimedwait(&stops, nullptr, &pause) > 0;
+    if (asked_to_end_) return false;
   }
   return false;
 }

@@ -18,13 +18,15 @@ namespace kvcachefs {
 
 class ExportServer {
  public:
-  // `what.work` is made; it holds configuration, log, and what the server keeps.
+  // `what.work` is made, but not what is above it; it holds configuration, log, and what the server keeps. One that is
+  // there must be ours, with nothing else in it.
   explicit ExportServer(GaneshaExport what) : what_(std::move(what)) {}
   ~ExportServer() { end(); }
   ExportServer(const ExportServer&) = delete;
   ExportServer& operator=(const ExportServer&) = delete;
 
-  // Until SIGTERM or SIGINT, which give 0. 1: the server could not be started at first; said on standard error.
+  // Until SIGTERM or SIGINT, which give 0, also while the server is starting. 1: it could not be started at first; said
+  // on standard error.
   int run();
 
  private:
@@ -36,6 +38,7 @@ class ExportServer {
   static constexpr std::chrono::seconds kLongestPause{30};
 
   bool prepare();
+  bool fill_work(std::string& problem);
   // What is mounted there and answers; nullopt: nothing.
   [[nodiscard]] std::optional<dev_t> find_served() const;
   void look();
@@ -55,6 +58,7 @@ class ExportServer {
   pid_t server_ = 0;  // 0: none runs
   dev_t served_ = 0;  // of the server that runs
   bool waits_ = false;
+  bool asked_to_end_ = false;
   Clock::time_point not_before_{};
   std::chrono::seconds pause_ = kFirstPause;
 };

@@ -42,11 +42,14 @@ Result<void> refuse(std::string& problem, std::string text) {
 }
 
 Result<void> check(const GaneshaExport& what, std::string& problem) {
-  if (what.path.empty() || what.path.front() != '/' || !can_be_quoted(what.path) ||
-      !can_be_quoted(what.work))
+  if (what.path.empty() || what.path.front() != '/' || !can_be_quoted(what.path))
     return refuse(problem,
                   "export: the mount point has a character that the server's "
                   "configuration cannot hold: mount it elsewhere");
+  if (!can_be_quoted(what.work))
+    return refuse(problem, fmt::format("export: --work '{}': has a character that the server's "
+                                       "configuration cannot hold: name another",
+                                       what.work));
   if (what.name.size() < 2 || what.name.front() != '/' || what.name.back() == '/' ||
       what.name.find("//") != std::string::npos || !can_be_quoted(what.name))
     return refuse(problem,

@@ -206,7 +206,8 @@ def test_a_port_that_is_taken_is_said_and_a_second_one_is_refused(exported):
     assert "another kvcachefs export" in again
     other = refused("--run", "--port", str(export.port), "--mount-port", str(export.port + 1),
                     "--work", export.work + "2", mount.mnt)
-    assert "did not start" in other
+    assert f"--port {export.port}: in use" in other
+    assert not os.path.exists(export.work + "2")
 
 
 @pytest.mark.limit(200)
