@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <memory>
 
 #include "backend/base/clock.h"
@@ -12,6 +13,8 @@
 #include "backend/pool/open_session.h"
 #include "backend/pool/pool_check.h"
 #include "backend/pool/pool_members.h"
+#include "fs/answer_probe.h"
+#include "tools/answers.h"
 #include "tools/commands.h"
 
 namespace kvcachefs {
@@ -19,38 +22,70 @@ namespace {
 
 // Of one operation.
 constexpr std::chrono::milliseconds kEach = std::chrono::seconds{10};
+// Of a directory's filesystem, before it is opened.
+constexpr std::chrono::milliseconds kAnswerPatience = std::chrono::seconds{5};
 // As mounts see it.
 constexpr std::chrono::seconds kSilentAfter{15};
 
 Deadline soon() { return std::chrono::steady_clock::now() + kEach; }
 
+constexpr const char* kNoPool = "no pool stands there";
+
+const char* fix_for(int code) {
+  switch (code) {
+    case ENOENT:
+    case ENOTDIR:
+      return "name a directory that is there";
+    case ETIMEDOUT:
+    case ENOTCONN:
+      return "see whether its server answers, and whether it is mounted";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "be one who may write there; of an NFS server see its export";
+    case ENOSPC:
+    case EDQUOT:
+      return "free space there";
+    default:
+      return "see the server's log";
+  }
+}
+
 int fail_with(const std::string& uri, const Error& error) {
-  complain(fmt::format("pool: {}: {}: {}", uri, error.what, std::strerror(error.code)));
+  std::string_view what = error.what;
+  if (what == kNoPool) {
+    complain(fmt::format("pool: {}: {}: kvcachefs pool init makes one", visible(uri), what));
+    return kExitFailed;
+  }
+  if (what.starts_with("pool: ")) what.remove_prefix(std::strlen("pool: "));
+  // What these say is said already.
+  const bool is_plain = error.code == ENOTCONN || error.code == ETIMEDOUT;
+  complain(fmt::format("pool: {}: {}{}{}: {}", visible(uri), what, is_plain ? "" : ": ",
+                       is_plain ? "" : std::strerror(error.code), fix_for(error.code)));
   return kExitFailed;
 }
 
 void show(const PoolMember& member, UnixNanos now) {
   const std::int64_t silent = std::max<std::int64_t>(now - member.beaten, 0) / kNanosPerSecond;
-  fmt::print("  node        {}: {}, lease {} s\n", format_uuid(member.node.node),
-             silent < kSilentAfter.count() ? "alive" : fmt::format("silent for {} s", silent),
-             member.node.lease.count() / 1000);
+  print_out("  node        {}: {}, lease {} s\n", format_uuid(member.node.node),
+            silent < kSilentAfter.count() ? "alive" : fmt::format("silent for {} s", silent),
+            member.node.lease.count() / 1000);
   if (member.node.size > 0)
-    fmt::print("              evicts from {} on, has {} to look after\n",
-               format_size(member.node.size), format_size(member.node.used));
+    print_out("              evicts from {} on, has {} to look after\n",
+              format_size(member.node.size), format_size(member.node.used));
 }
 
 Result<void> init(PoolSession& session) {
   // Nobody's: it makes no heartbeat.
   const PoolSuperblock pool = TRY(join_pool(session, random_uuid(), soon()));
-  fmt::print("pool {}\n", format_uuid(pool.pool));
+  print_out("pool {}\n", format_uuid(pool.pool));
   return {};
 }
 
 // As read_pool(); a directory that is none says so.
 Result<PoolSuperblock> find_pool(PoolSession& session) {
   Result<PoolSuperblock> pool = read_pool(session, soon());
-  if (!pool.ok() && pool.error().code == ENOENT)
-    return fail(ENOENT, "no pool stands there (kvcachefs pool init makes one)");
+  if (!pool.ok() && pool.error().code == ENOENT) return fail(ENOENT, kNoPool);
   return pool;
 }
 
@@ -58,8 +93,8 @@ Result<void> show_status(PoolSession& session) {
   const PoolSuperblock pool = TRY(find_pool(session));
   const PoolSpace space = TRY(session.space(soon()));
   const UnixNanos now = TRY(pool_time(session, soon()));
-  fmt::print("pool {}\n  space       {} free of {}\n", format_uuid(pool.pool),
-             format_size(space.available), format_size(space.total));
+  print_out("pool {}\n  space       {} free of {}\n", format_uuid(pool.pool),
+            format_size(space.available), format_size(space.total));
   for (const PoolMember& member : TRY(list_members(session, soon()))) show(member, now);
   return {};
 }
@@ -71,7 +106,7 @@ Result<void> check(PoolSession& session, bool read, bool& is_well) {
     complain(fmt::format("pool: {}: {}", path, what));
   };
   const PoolCheck seen = TRY(check_pool_files(session, read, found, kEach));
-  fmt::print(
+  print_out(
       "{} files ({}) in {} directories: {} with checksums{}, {} put there by others, {} that "
       "mounts do not show\n",
       seen.files, format_size(seen.bytes), seen.directories, seen.described,
@@ -84,7 +119,7 @@ Result<void> collect(PoolSession& session) {
   static_cast<void>(TRY(find_pool(session)));
   const UnixNanos now = TRY(pool_time(session, soon()));
   const PoolGarbage gone = TRY(collect_pool_garbage(session, now, kEach));
-  fmt::print(
+  print_out(
       "removed: {} silent nodes, {} unfinished files, {} files of the trash, {} checksums "
       "of files that are gone\n",
       gone.nodes, gone.temporaries, gone.trash, gone.records);
@@ -97,15 +132,28 @@ struct Arguments {
 };
 using Act = std::function<Result<void>(PoolSession&, const Arguments&, bool& is_well)>;
 
+// A filesystem that hangs holds whoever opens it, for ever: another process asks first.
+Result<void> ask_directory(const PoolUri& uri) {
+  if (uri.kind != PoolUri::Kind::kDirectory) return {};
+  AnswerProbe probe = TRY(AnswerProbe::prepare());
+  const Result<void> answered = probe.ask(uri.path, kAnswerPatience);
+  if (!answered.ok() && answered.error().code == ETIMEDOUT)
+    return fail(ETIMEDOUT, "its filesystem does not answer");
+  // Whatever else is wrong says who opens it.
+  return {};
+}
+
 int act_on(const Arguments& arguments, const Act& act) {
   // What matters is printed.
   [[maybe_unused]] const auto opened = log_open({.file = "", .level = LogLevel::kOff});
   const Result<PoolUri> uri = parse_pool_uri(arguments.uri);
   if (!uri.ok()) {
     complain(fmt::format("pool: '{}': {}: write dir:///PATH or nfs://HOST/EXPORT",
-                         arguments.uri, uri.error().what));
+                         visible(arguments.uri), uri.error().what));
     return kExitUsage;
   }
+  if (const Result<void> answers = ask_directory(*uri); !answers.ok())
+    return fail_with(arguments.uri, answers.error());
   Result<std::unique_ptr<PoolSession>> session = open_pool_session(*uri, soon());
   if (!session.ok()) return fail_with(arguments.uri, session.error());
   bool is_well = true;
