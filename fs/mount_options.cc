@@ -133,7 +133,7 @@ Result<std::vector<std::string>> split_options(std::string_view list) {
     if (c == '"') {
       quoted = !quoted;
     } else if (c == '\\' && i + 1 < list.size() &&
-               (list[i + 1] == ',' || list[i + 1] == '\\')) {
+               (list[i + 1] == ',' || list[i + 1] == '\\' || list[i + 1] == '"')) {
       word += list[++i];
     } else if (c == ',' && !quoted) {
       if (!word.empty()) words.push_back(std::exchange(word, {}));

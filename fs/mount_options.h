@@ -34,7 +34,7 @@ struct KernelOptions {
   bool operator==(const KernelOptions&) const = default;
 };
 
-// Splits a list at its commas. A value may be quoted ("a,b") or hold `\,`; quotes and
+// Splits a list at its commas. A value may be quoted ("a,b") or hold `\,`, `\"` and `\\`; these quotes and
 // backslashes are taken away. Empty words are dropped. Errors: EINVAL (a quote without an end).
 Result<std::vector<std::string>> split_options(std::string_view list);
 

@@ -135,7 +135,7 @@ std::vector<std::string> mount_command(const HelperArguments& arguments) {
     // Before what the options name: the source is the first device.
     std::string list = "nvme=";
     for (const char c : arguments.source) {
-      if (c == ',' || c == '\\') list += '\\';
+      if (c == ',' || c == '\\' || c == '"') list += '\\';
       list += c;
     }
     command.insert(command.begin() + 1, {"-o", list});

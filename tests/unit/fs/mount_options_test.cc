@@ -38,6 +38,13 @@ TEST(MountOptions, WordsOfTheMountTableMeanNothing) {
   EXPECT_TRUE(parsed.settings.empty());
 }
 
+TEST(MountOptions, CommasAndQuotesOfAValueAreMarked) {
+  const auto words = split_options(R"(a=b\,c,"d,e",f=g\"h,i\\)");
+  ASSERT_OK(words);
+  EXPECT_EQ((std::vector<std::string>{"a=b,c", "d,e", "f=g\"h", "i\\"}), *words);
+  EXPECT_ERROR(EINVAL, split_options("a=b\"c"));
+}
+
 TEST(MountOptions, SettingsTakeDashesAndUnderscores) {
   const Parsed parsed =
       parse("nvme=/a:2TiB,nvme=/b,allow_other,data-path=daemon,data_path=auto");

@@ -39,6 +39,8 @@ TEST(HelperArguments, RefusesWhatItDoesNotKnow) {
 TEST(HelperArguments, TheSourceIsTheFirstDevice) {
   EXPECT_EQ((Words{"mount", "-o", R"(nvme=/a\,b)", "-o", "dev", "/mnt"}),
             mount_command(parse({"/a,b", "/mnt", "-o", "dev"})));
+  EXPECT_EQ((Words{"mount", "-o", R"(nvme=/a\"b\\c)", "/mnt"}),
+            mount_command(parse({R"(/a"b\c)", "/mnt"})));
   for (const char* nothing : {"none", "kvcachefs"}) {
     EXPECT_EQ((Words{"mount", "-o", "nvme=/x", "/mnt"}),
               mount_command(parse({nothing, "/mnt", "-o", "nvme=/x"})));
