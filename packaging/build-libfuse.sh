@@ -7,7 +7,9 @@
 # source builds here in some 20 s. This machine's package sources stay as they are: the script keeps
 # an apt configuration of its own beside the build. Result in DIR (build/deps/libfuse): lib/libfuse3.a,
 # include/fuse3, `libs` (what to link besides) and `stamp` (what was built). A second run with the
-# same recipe ends at once. Exit code 3: no newer source to be had, build with what is installed.
+# same recipe ends at once. DIR is replaced as a whole: one with other things in it is refused.
+# Exit codes: 0 it is there; 1 what was downloaded is not what Debian signed; 2 wrong usage; 3 no newer
+# source to be had, or it does not build: build kvcachefs with what is installed.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -21,6 +23,11 @@ while [ $# -gt 0 ]; do
     *) echo "build-libfuse: unknown argument $1" >&2; exit 2 ;;
   esac
 done
+prefix=$(realpath -m -- "$prefix")
+if [ -e "$prefix" ] && [ -n "$(ls -A "$prefix")" ] && ! grep -qs '^recipe ' "$prefix/stamp"; then
+  echo "build-libfuse: --prefix $prefix: holds other things: name a directory that is empty or not there" >&2
+  exit 2
+fi
 # 3.18.0 to 3.18.2 have known holes in their io_uring code.
 least=3.18.3
 suites="trixie trixie-backports forky sid"
@@ -53,6 +60,18 @@ TEXT
   exit 3
 }
 
+# That is no reason to go on without it.
+refuse() {
+  echo "build-libfuse: $1: nothing of it is used. Details: $log" >&2
+  exit 1
+}
+
+unpack() {
+  # Compares sizes and checksums with the .dsc, whose own are in the list that apt has verified.
+  dpkg-source -x "fuse3_${version#*:}.dsc" src >>"$log" 2>&1 ||
+    refuse "the source of fuse3 $version is not what its description says"
+}
+
 for tool in meson ninja apt-get dpkg-source patch cc; do
   command -v $tool >/dev/null || give_up "$tool is missing (packaging/install-deps.sh build installs it)"
 done
@@ -68,7 +87,8 @@ mirror=${mirror:-http://deb.debian.org/debian}
 
 apt_here=(-q -o "Dir::Etc::sourcelist=$work/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
           -o "Dir::State::lists=$work/apt/lists" -o "Dir::Cache=$work/apt/cache"
-          -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::Retries=3)
+          -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::Retries=3
+          -o Acquire::AllowInsecureRepositories=false -o APT::Get::AllowUnauthenticated=false)
 
 # The first suite, oldest first, whose source is new enough.
 version=
@@ -87,11 +107,14 @@ done
 echo "build-libfuse: building libfuse $version from Debian $suite"
 
 cd "$work"
-apt-get "${apt_here[@]}" source --download-only "fuse3=$version" >>"$log" 2>&1 ||
-  give_up "the source of fuse3 $version cannot be downloaded"
-# apt has checked the signed list's checksums already.
-dpkg-source --no-check -x "fuse3_${version#*:}.dsc" src >>"$log" 2>&1 ||
-  give_up "the source of fuse3 $version cannot be unpacked"
+fetched=0
+apt-get "${apt_here[@]}" source --download-only "fuse3=$version" >fetch.log 2>&1 || fetched=$?
+cat fetch.log >>"$log"
+if grep -qi 'hash sum mismatch\|cannot be authenticated\|unauthenticated' fetch.log; then
+  refuse "the source of fuse3 $version has another checksum than the signed list says"
+fi
+[ $fetched = 0 ] || give_up "the source of fuse3 $version cannot be downloaded"
+unpack
 cd src
 
 uring=true
@@ -106,7 +129,7 @@ done
 if [ $uring = false ]; then
   # Back to what was shipped: a half-patched tree is nobody's version.
   cd .. && rm -rf src
-  dpkg-source --no-check -x "fuse3_${version#*:}.dsc" src >>"$log" 2>&1
+  unpack
   cd src
 fi
 

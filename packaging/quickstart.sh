@@ -10,6 +10,9 @@
 # stays up. Safe to run again: a mount of an earlier run is restarted, one left dead by a crash
 # is taken over.
 # KVCACHEFS_BIN names a directory of executables to use instead of building.
+#
+# Exit codes: 0 all was shown; 1 this machine lacks something, or a step failed; 2 wrong usage; 129, 130
+# and 143 it was interrupted (hangup, Ctrl-C, SIGTERM). The mount stays up with 0 alone.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -67,11 +70,29 @@ stop_earlier() {
   fi
 }
 
+# However it ends before its end: a mount that this run made does not stay.
+ours=no
+take_down() {
+  local code=$?
+  trap - EXIT
+  trap '' HUP INT TERM
+  if [ "$ours" = yes ] && [ -n "$(mounted_type)" ]; then
+    echo "$me: unmounting $mount_point" >&2
+    "$bin/kvcachefs" umount "$mount_point" >&2 || "$bin/kvcachefs" umount --lazy "$mount_point" >&2 || true
+  fi
+  exit "$code"
+}
+trap take_down EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
 mount_it() {
   # Not a plain mkdir -p: on a dead mount that fails, and there is nothing to make.
   [ -n "$(mounted_type)" ] || mkdir -p "$mount_point"
   mkdir -p "$data"
   echo "  kvcachefs mount --nvme $data --log $work/kvcachefs.log $mount_point"
+  ours=yes
   "$bin/kvcachefs" mount --nvme "$data" --log "$work/kvcachefs.log" "$mount_point"
 }
 
@@ -119,6 +140,7 @@ demo continue ||
 
 say "kvcachefs status $mount_point"
 "$bin/kvcachefs" status "$mount_point" | sed 's/^/  /'
+ours=no
 
 cat <<TEXT
 
