@@ -260,6 +260,19 @@ def test_a_lazy_umount_of_a_dead_mount_cleans_up(mounts):
     assert not mount.is_mounted()
 
 
+def test_a_pool_whose_filesystem_hangs_holds_up_no_start(mounts):
+    other = mounts()
+    os.mkdir(f"{other.mnt}/pool")
+    os.kill(other.pid(), signal.SIGSTOP)
+    try:
+        kvmount.wait_until(lambda: kvmount.is_stopped(other.pid()), 20, "the daemon to stop")
+        mount = mounts(options=["--pool", f"dir://{other.mnt}/pool"])
+        write(mount, "f", "x")
+    finally:
+        os.kill(other.pid(), signal.SIGCONT)
+    kvmount.wait_until(lambda: mount.status()["pool"]["up"], 30, "the pool")
+
+
 def test_only_its_user_may_unmount_and_ask(mounts):
     mount = mounts()
     os.chmod(mount.nvme, 0o755)
