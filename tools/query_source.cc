@@ -46,8 +46,8 @@ Result<std::unique_ptr<QuerySource>> QuerySource::open(const QueryPlace& place,
     source->mount_.daemon = daemon;
     return source;
   }
-  // What matters is in the answer.
-  [[maybe_unused]] const auto opened = log_open({.file = "", .level = LogLevel::kWarn});
+  // What matters is in the answer, or in `problem`.
+  [[maybe_unused]] const auto opened = log_open({.file = "", .level = LogLevel::kOff});
   source->offline_ = TRY(OfflineState::open(place.state, problem));
   source->order_ = std::make_unique<RecordedOrder>(source->offline_->catalog());
   return source;

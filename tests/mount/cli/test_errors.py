@@ -189,6 +189,18 @@ def test_a_state_directory_with_other_things_in_it_stays_as_it_is(place):
     assert os.listdir(place.nvme) == []
 
 
+def test_a_damaged_database_is_said_in_one_line(place):
+    assert place.cli("mount", "--nvme", place.nvme, place.mnt).returncode == 0
+    place.stop()
+    os.unlink(f"{place.state}/db/CURRENT")
+    for words in (("mount", "--nvme", place.nvme, place.mnt), ("ls", "--state", place.state),
+                  ("find", "--state", place.state, "ab"), ("tree", "--state", place.state, "ab")):
+        done = place.cli(*words)
+        assert done.returncode == 1 and done.stdout == "", done
+        assert done.stderr.count("\n") == 1 and "database damaged" in done.stderr, done.stderr
+    assert place.cli("fsck", "--state", place.state).returncode == 8
+
+
 def test_a_state_directory_others_may_write_to(place):
     os.mkdir(place.state)
     os.chmod(place.state, 0o777)
