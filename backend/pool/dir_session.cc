@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -42,13 +44,27 @@ class DirFile : public PoolFile {
   DirFile(UniqueFd fd, const struct stat& status) : fd_(std::move(fd)) {
     status_ = status_of(status);
   }
+  // A close may ask the server (NFS writes back, FUSE flushes) and have no end, and whoever lets go of the file last may
+  // be somebody who must not wait. Only bytes that nobody has had synced must be there before he goes on.
+  ~DirFile() override {
+    if (is_unsynced) return;
+    try {
+      std::thread([fd = std::move(fd_)] {}).detach();
+    } catch (const std::system_error&) {  // no thread to be had: it was closed here
+    }
+  }
+  DirFile(const DirFile&) = delete;
+  DirFile& operator=(const DirFile&) = delete;
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+
+  bool is_unsynced = false;  // written, and not meant to be on the disk yet
 
  private:
   UniqueFd fd_;
 };
 
-int fd_of(PoolFile& file) noexcept { return static_cast<DirFile&>(file).fd(); }
+DirFile& dir_file(PoolFile& file) noexcept { return static_cast<DirFile&>(file); }
+int fd_of(PoolFile& file) noexcept { return dir_file(file).fd(); }
 
 struct CloseDir {
   void operator()(DIR* dir) const noexcept { ::closedir(dir); }
@@ -107,6 +123,7 @@ class DirSession : public PoolSession {
 
   Result<void> write_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
                            const PoolFill& fill, PoolWrite when, Deadline deadline) override {
+    if (when == PoolWrite::kAtCommit) dir_file(file).is_unsynced = true;
     std::vector<std::byte> buffer(
         static_cast<std::size_t>(std::min<std::uint64_t>(size, kMostAtOnce)));
     for (std::uint64_t at = 0; at < size; at += buffer.size()) {
@@ -122,6 +139,7 @@ class DirSession : public PoolSession {
 
   Result<void> commit(PoolFile& file, Deadline /*deadline*/) override {
     if (::fdatasync(fd_of(file)) != 0) return fail_errno("pool: fdatasync");
+    dir_file(file).is_unsynced = false;
     return {};
   }
 
