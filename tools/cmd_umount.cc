@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <string>
 
 #include "backend/base/clock.h"
 #include "backend/base/unique_fd.h"
@@ -25,6 +27,7 @@ namespace {
 
 // Longer than the daemon takes to end by itself, as long as nobody uses the mount.
 constexpr std::chrono::milliseconds kEndPatience = std::chrono::seconds{120};
+constexpr int kEndPollMs = 200;
 constexpr std::chrono::milliseconds kAnswerPatience = std::chrono::seconds{5};
 // For a daemon that has not answered: it may have been in the middle of its end.
 constexpr std::chrono::milliseconds kHungPatience = std::chrono::seconds{1};
@@ -42,19 +45,35 @@ int refuse(std::string_view problem) {
   return kExitFailed;
 }
 
+struct Process {
+  pid_t pid;
+  UniqueFd fd;  // invalid: there is none any more
+};
+
 // pidfd_open(2), which this C library does not wrap.
-UniqueFd open_process(pid_t pid) {
-  return UniqueFd{pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1};
+Process open_process(pid_t pid) {
+  return {pid, UniqueFd{pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1}};
 }
 
-bool has_ended(const UniqueFd& process, std::chrono::milliseconds patience) {
-  if (!process) return true;
-  pollfd ended{process.get(), POLLIN, 0};
-  int ready = 0;
-  do {
-    ready = ::poll(&ended, 1, static_cast<int>(patience.count()));
-  } while (ready < 0 && errno == EINTR);
-  return ready > 0;
+// It has called exit(), but the kernel does not let go of a thread: one that waits for a pool that is away. Nothing is its
+// own any more.
+bool is_over(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string stat;
+  std::getline(file, stat);
+  const std::size_t name_end = stat.rfind(") ");
+  return name_end != std::string::npos && stat.compare(name_end + 2, 1, "Z") == 0;
+}
+
+bool has_ended(const Process& process, std::chrono::milliseconds patience) {
+  if (!process.fd) return true;
+  const std::int64_t deadline = monotonic_now() + std::chrono::nanoseconds(patience).count();
+  pollfd ended{process.fd.get(), POLLIN, 0};
+  while (::poll(&ended, 1, kEndPollMs) <= 0) {
+    if (is_over(process.pid)) return true;
+    if (monotonic_now() >= deadline) return false;
+  }
+  return true;
 }
 
 std::string users_of(dev_t device) {
@@ -144,7 +163,7 @@ int umount(const UmountArguments& arguments) {
                     point, mount->daemon));
   }
   // Opened before the mount goes, so that it cannot be another process by then.
-  const UniqueFd daemon = open_process(mount->daemon);
+  const Process daemon = open_process(mount->daemon);
   const int flags = UMOUNT_NOFOLLOW | (arguments.lazy ? MNT_DETACH : 0);
   if (const int code = detach(*mount, flags); code != 0) return report_failure(*mount, code);
   if (arguments.lazy) {

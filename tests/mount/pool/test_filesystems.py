@@ -1,6 +1,8 @@
 """Pools in directories of other filesystems than the nodes': a second real one, and a FUSE mount."""
 
 import os
+import signal
+import time
 
 import pytest
 
@@ -64,3 +66,29 @@ def test_on_a_fuse_mount():
     """One of ours, which other nodes know nothing of."""
     with kvmount.Mount("below", options=["--policy", "keep"]) as below:
         share(made(os.path.join(below.mnt, "pool")))
+
+
+def test_a_stop_does_not_wait_for_a_filesystem_that_hangs():
+    with kvmount.Mount("below", options=["--policy", "keep"]) as below, \
+            pools.Pool("dir", root=made(os.path.join(below.mnt, "pool"))) as pool, \
+            pools.node(pool, "a") as a:
+        pools.wait_until_joined(a)
+        store(a.mnt, block(1), b"x")
+        pools.wait_until_published(a, 1)
+        os.kill(below.pid(), signal.SIGSTOP)
+        try:
+            for number in range(2, 8):
+                store(a.mnt, block(number), bytes(300_000))
+            kvmount.wait_until(lambda: not pools.state(a)["up"], 20, "the pool is down")
+            # The kernel does not let go of some of its threads; nobody waits for these.
+            old, a.process = a.process, None
+            began = time.monotonic()
+            done = a.cli("umount", a.mnt)
+            assert done.returncode == 0, done
+            assert time.monotonic() - began < 10 * kvmount.SLOWNESS
+            a.start()
+            assert load(os.path.join(a.mnt, block(7))) == bytes(300_000)
+        finally:
+            os.kill(below.pid(), signal.SIGCONT)
+        assert old.wait(60) == 0
+        pools.wait_until_published(a, 6)
