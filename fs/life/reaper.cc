@@ -21,6 +21,54 @@ struct Doomed {
   InodeNumber inode;  // 0: it was replaced by a rewrite
 };
 
+// What goes with an inode.
+struct Orphan {
+  InodeNumber number = 0;
+  InodeRecord record;
+  std::vector<Doomed> copies;
+  std::vector<ObjectId> without_copy;
+  std::optional<PoolCopy> pool_copy;
+  std::vector<std::string> xattrs;
+  bool is_listed_unsealed = false;
+};
+
+// nullopt: it has gone, or has a name again. Whatever is asked is answered before anything of it goes.
+Result<std::optional<Orphan>> read_orphan(Core& core, InodeNumber number) {
+  const std::optional<InodeRecord> record = TRY(core.catalog.find_inode(number));
+  if (!record || record->nlink > 0) return std::optional<Orphan>{};
+  Orphan orphan;
+  orphan.number = number;
+  orphan.record = *record;
+  for (const ObjectId object : {record->object, record->previous_object}) {
+    if (object == kNoObject) continue;
+    const Result<std::uint32_t> device = core.devices->index_of(object);
+    if (device.ok()) {
+      orphan.copies.push_back({object, *device, object == record->object ? number : 0});
+    } else if (device.error().code == ENOENT) {
+      orphan.without_copy.push_back(object);
+    } else {
+      return device.error();
+    }
+  }
+  orphan.pool_copy = TRY(core.catalog.find_pool_copy(number));
+  if ((record->flags & kInodeHasXattr) != 0)
+    orphan.xattrs = TRY(core.catalog.list_xattrs(number));
+  // Recovery took those of the last run from the table, and does not count them.
+  orphan.is_listed_unsealed =
+      is_unsealed(record->state) && TRY(core.catalog.is_listed_unsealed(number));
+  return std::optional<Orphan>{std::move(orphan)};
+}
+
+void put_removal(const Orphan& orphan, Edit& edit) {
+  for (const Doomed& copy : orphan.copies) edit.remove_object(copy.object, copy.device);
+  for (const ObjectId object : orphan.without_copy) edit.remove_object(object, kNoDevice);
+  if (orphan.pool_copy) edit.remove_pool_copy(orphan.number, *orphan.pool_copy);
+  for (const std::string& name : orphan.xattrs) edit.remove_xattr(orphan.number, name);
+  if (orphan.is_listed_unsealed) edit.remove_unsealed(orphan.number);
+  edit.remove_inode(orphan.number);
+  edit.remove_orphan_inode(orphan.number);
+}
+
 std::vector<InodeNumber> take(std::deque<InodeNumber>& queue, std::size_t most) {
   const auto end = queue.begin() + static_cast<std::ptrdiff_t>(std::min(most, queue.size()));
   std::vector<InodeNumber> taken(queue.begin(), end);
@@ -36,18 +84,24 @@ void Reaper::start() {
 }
 
 void Reaper::add_inode(InodeNumber number, bool evicted) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (inodes_.size() + evicted_.size() < kMostQueued) {
+      std::deque<InodeNumber>& queue = evicted ? evicted_ : inodes_;
+      queue.push_back(number);
+      if (queue.size() == 1) (evicted ? evicted_changed_ : changed_).notify_one();
+      return;
+    }
+  }
+  leave_to_walk();
+}
+
+void Reaper::leave_to_walk() {
   const std::lock_guard lock(mutex_);
-  if (inodes_.size() + evicted_.size() >= kMostQueued) {
-    overflowed_ = true;
-    return;
-  }
-  if (evicted) {
-    evicted_.push_back(number);
-    if (evicted_.size() == 1) evicted_changed_.notify_one();
-    return;
-  }
-  inodes_.push_back(number);
-  if (inodes_.size() == 1) changed_.notify_one();
+  if (left_) return;
+  left_ = true;
+  walk_at_ = Clock::now() + pause_;
+  changed_.notify_one();
 }
 
 void Reaper::add_object() {
@@ -74,50 +128,62 @@ void Reaper::run_evicted() {
     if (evicted_.empty()) return;
     const std::vector<InodeNumber> numbers = take(evicted_, kEvictedBatch);
     lock.unlock();
-    if (const Result<void> reaped = reap_inodes(numbers, false); !reaped.ok())
-      log_warn("reaping failed errno={} step=\"{}\"", reaped.error().code, reaped.error().what);
+    reap_inodes(numbers, false);
     lock.lock();
   }
 }
 
 void Reaper::run() {
-  if (strays_) {
-    if (const Result<void> removed = remove_strays(); !removed.ok()) {
-      log_warn("collection of stray backing files failed errno={}", removed.error().code);
-    }
-  }
-  if (const Result<void> collected = collect_last_runs(); !collected.ok()) {
-    log_warn("collection of the last run's orphans failed errno={}: the next start tries again",
-             collected.error().code);
-  }
+  const auto is_queued = [this] { return stopping_ || objects_ || !inodes_.empty(); };
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stopping_ || objects_ || !inodes_.empty(); });
-    if (inodes_.empty() && !objects_) return;
+    if (left_) {
+      changed_.wait_until(lock, walk_at_, is_queued);
+    } else {
+      changed_.wait(lock, [&] { return left_ || is_queued(); });
+    }
+    if (left_ && Clock::now() >= walk_at_) {
+      left_ = false;
+      lock.unlock();
+      if (const Result<void> walked = walk(); !walked.ok()) {
+        log_warn("reaping failed errno={} step=\"{}\"", walked.error().code,
+                 walked.error().what);
+        leave_to_walk();
+      }
+      lock.lock();
+      pause_ = left_ ? std::min<Clock::duration>(2 * pause_, kLongestPause)
+                     : Clock::duration{kFirstPause};
+    }
+    if (inodes_.empty() && !objects_) {
+      if (stopping_) return;
+      continue;
+    }
     if (!stopping_)
       changed_.wait_for(lock, kGather,
                         [this] { return stopping_ || inodes_.size() >= kBatch; });
-    const std::vector<InodeNumber> numbers = take(inodes_, kBatch);
-    const bool objects = std::exchange(objects_, false);
-    if (inodes_.empty() && std::exchange(overflowed_, false)) {
-      log_warn("reaper queue overflowed: the rest of the orphans goes at the next start");
-    }
     lock.unlock();
-    const Result<void> reaped = reap_inodes(numbers, true);
-    if (!reaped.ok())
-      log_warn("reaping failed errno={} step=\"{}\"", reaped.error().code, reaped.error().what);
-    bool more = objects;
-    while (more) {
-      const Result<bool> done = reap_objects();
-      if (!done.ok())
-        log_warn("reaping failed errno={} step=\"{}\"", done.error().code, done.error().what);
-      more = done.ok() && *done;
-    }
+    reap_queued();
     lock.lock();
   }
 }
 
-Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers, bool durably) {
+void Reaper::reap_queued() {
+  std::vector<InodeNumber> numbers;
+  bool objects = false;
+  {
+    const std::lock_guard lock(mutex_);
+    numbers = take(inodes_, kBatch);
+    objects = std::exchange(objects_, false);
+  }
+  reap_inodes(numbers, true);
+  if (!objects) return;
+  if (const Result<void> reaped = reap_objects(); !reaped.ok()) {
+    log_warn("reaping failed errno={} step=\"{}\"", reaped.error().code, reaped.error().what);
+    leave_to_walk();
+  }
+}
+
+void Reaper::reap_inodes(const std::vector<InodeNumber>& numbers, bool durably) {
   std::vector<InodeNumber> mine;
   {
     const std::lock_guard lock(mutex_);
@@ -128,7 +194,10 @@ Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers, bool d
       if (!is_free) at->second = true;
     }
   }
-  Result<void> reaped = reap_claimed(mine, durably);
+  if (const Result<void> reaped = reap_claimed(mine, durably); !reaped.ok()) {
+    log_warn("reaping failed errno={} step=\"{}\"", reaped.error().code, reaped.error().what);
+    leave_to_walk();
+  }
   std::vector<InodeNumber> again;
   {
     const std::lock_guard lock(mutex_);
@@ -139,12 +208,11 @@ Result<void> Reaper::reap_inodes(const std::vector<InodeNumber>& numbers, bool d
     }
   }
   for (const InodeNumber number : again) add_inode(number, !durably);
-  return reaped;
 }
 
 Result<void> Reaper::reap_claimed(const std::vector<InodeNumber>& numbers, bool durably) {
   if (numbers.empty()) return {};
-  std::vector<Doomed> doomed;
+  std::vector<Orphan> orphans;
   std::vector<InodeNumber> files;
   Edit edit;
   edit.set_frees();
@@ -152,90 +220,98 @@ Result<void> Reaper::reap_claimed(const std::vector<InodeNumber>& numbers, bool 
     // It came back: an unlinked file that was open was given a name again (linkat of a
     // descriptor).
     if (core_.table.find(number) != nullptr) continue;
-    const std::optional<InodeRecord> record = TRY(core_.catalog.find_inode(number));
-    if (!record || record->nlink > 0) {
+    Result<std::optional<Orphan>> orphan = read_orphan(core_, number);
+    if (!orphan.ok()) {
+      // The others do not wait for it.
+      log_warn("reaping failed inode={} errno={} step=\"{}\"", number, orphan.error().code,
+               orphan.error().what);
+      leave_to_walk();
+      continue;
+    }
+    if (!*orphan) {
       edit.remove_orphan_inode(number);
       continue;
     }
-    for (const ObjectId object : {record->object, record->previous_object}) {
-      if (object == kNoObject) continue;
-      const Result<std::uint32_t> device = core_.devices->index_of(object);
-      if (device.ok())
-        doomed.push_back({object, *device, object == record->object ? number : 0});
-      edit.remove_object(object, device.ok() ? *device : kNoDevice);
-    }
-    if (const auto copy = TRY(core_.catalog.find_pool_copy(number)))
-      edit.remove_pool_copy(number, *copy);
-    if ((record->flags & kInodeHasXattr) != 0) {
-      const std::vector<std::string> names = TRY(core_.catalog.list_xattrs(number));
-      for (const std::string& name : names) edit.remove_xattr(number, name);
-    }
-    // Recovery took those of the last run from the table, and does not count them.
-    if (is_unsealed(record->state) && TRY(core_.catalog.is_listed_unsealed(number))) {
-      edit.remove_unsealed(number);
-      count_unsealed(core_, record->state, DataState::kNone);
-    }
-    if (S_ISREG(record->mode)) files.push_back(number);
-    edit.remove_inode(number);
-    edit.remove_orphan_inode(number);
+    if (S_ISREG((*orphan)->record.mode)) files.push_back(number);
+    put_removal(**orphan, edit);
+    orphans.push_back(std::move(**orphan));
   }
   // Before the orphans' records, which say what is left.
   TRY(core_.knowledge.remove_rows_left(files));
-  if (durably && !doomed.empty()) TRY(core_.catalog.sync());
-  for (const Doomed& copy : doomed) {
-    const Result<void> removed = core_.devices->at(copy.device).remove(copy.object);
-    if (removed.ok()) {
-      core_.budget.usage().reaped(copy.inode, copy.object);
-    } else {
-      edit.put_orphan_object(copy.object, copy.device);  // again at the next start
+  const bool any_copy = std::any_of(orphans.begin(), orphans.end(), [](const Orphan& orphan) {
+    return !orphan.copies.empty();
+  });
+  if (durably && any_copy) TRY(core_.catalog.sync());
+  for (const Orphan& orphan : orphans) {
+    for (const Doomed& copy : orphan.copies) {
+      const Result<void> removed = core_.devices->at(copy.device).remove(copy.object);
+      if (removed.ok()) {
+        core_.budget.usage().reaped(copy.inode, copy.object);
+        continue;
+      }
       log_warn("unlink of a backing file failed object={} errno={}", copy.object,
                removed.error().code);
+      // It is an object without an inode from here on.
+      edit.put_orphan_object(copy.object, copy.device);
+      core_.budget.usage().live_nameless(copy.inode, copy.object);
+      leave_to_walk();
     }
   }
   if (edit.empty()) return {};
-  return core_.catalog.commit(std::move(edit));
+  TRY(core_.catalog.commit(std::move(edit)));
+  for (const Orphan& orphan : orphans) {
+    if (orphan.is_listed_unsealed) count_unsealed(core_, orphan.record.state, DataState::kNone);
+  }
+  return {};
 }
 
-Result<bool> Reaper::reap_objects() {
-  const std::vector<OrphanObject> orphans = TRY(core_.catalog.list_orphan_objects(0, kBatch));
-  if (orphans.empty()) return false;
-  TRY(core_.catalog.sync());
-  Edit edit;
-  edit.set_frees();
-  for (const OrphanObject& orphan : orphans) {
-    if (!core_.devices->has(orphan.device)) {
-      log_error("orphan object={} is on no device: its record is damaged", orphan.id);
-      edit.remove_orphan_object(orphan.id);
-      continue;
+Result<void> Reaper::reap_objects() {
+  ObjectId last = kNoObject;
+  do {
+    const std::vector<OrphanObject> orphans =
+        TRY(core_.catalog.list_orphan_objects(last, kBatch));
+    if (orphans.empty()) return {};
+    last = orphans.back().id;
+    TRY(core_.catalog.sync());
+    Edit edit;
+    edit.set_frees();
+    for (const OrphanObject& orphan : orphans) {
+      if (!core_.devices->has(orphan.device)) {
+        log_error("orphan object={} is on no device: its record is damaged", orphan.id);
+        edit.remove_orphan_object(orphan.id);
+        continue;
+      }
+      const Result<void> removed = core_.devices->at(orphan.device).remove(orphan.id);
+      if (removed.ok()) {
+        core_.budget.usage().reaped_object(orphan.id);
+        edit.remove_orphan_object(orphan.id);
+      } else {
+        log_warn("unlink of a backing file failed object={} errno={}", orphan.id,
+                 removed.error().code);
+        leave_to_walk();
+      }
     }
-    const Result<void> removed = core_.devices->at(orphan.device).remove(orphan.id);
-    if (removed.ok()) {
-      core_.budget.usage().reaped_object(orphan.id);
-      edit.remove_orphan_object(orphan.id);
-    } else {
-      log_warn("unlink of a backing file failed object={} errno={}", orphan.id,
-               removed.error().code);
-    }
-  }
-  if (edit.empty()) return false;
-  TRY(core_.catalog.commit(std::move(edit)));
-  return orphans.size() == kBatch;
+    if (!edit.empty()) TRY(core_.catalog.commit(std::move(edit)));
+  } while (!stopping());
+  return {};
 }
 
 // A stray's id is one of the last that the crashed run gave out; this run's ids are beyond
 // them.
 Result<void> Reaper::remove_strays() {
   const auto [first, last] = core_.catalog.last_run_ids();
+  Result<void> outcome;
   for (const auto& tier : core_.devices->tiers()) {
     for (ObjectId id = first; id < last; ++id) {
       if (!tier->status(id).ok()) continue;
       if (TRY(core_.catalog.find_object(id))) continue;
       // An unlinked file that is still to be reaped has an orphan record instead.
-      TRY(tier->remove(id));
-      log_info("stray backing file removed object={}", id);
+      const Result<void> removed = tier->remove(id);
+      if (removed.ok()) log_info("stray backing file removed object={}", id);
+      if (!removed.ok()) outcome = removed.error();
     }
   }
-  return {};
+  return outcome;
 }
 
 bool Reaper::stopping() {
@@ -243,23 +319,29 @@ bool Reaper::stopping() {
   return stopping_;
 }
 
-// An inode below the end is of the last run, or is in the table while anybody of this run uses it.
 // Some of them before a stop that comes at once.
-Result<void> Reaper::collect_last_runs() {
-  if (last_runs_end_ == 0) return {};
+Result<void> Reaper::walk() {
+  if (strays_) {
+    if (const Result<void> removed = remove_strays(); removed.ok()) {
+      strays_ = false;
+    } else {
+      log_warn("collection of stray backing files failed errno={}", removed.error().code);
+      leave_to_walk();
+    }
+  }
   InodeNumber after = 0;
   do {
     std::vector<InodeNumber> numbers = TRY(core_.catalog.list_orphan_inodes(after, kBatch));
     if (numbers.empty()) break;
     after = numbers.back();
-    numbers.erase(std::lower_bound(numbers.begin(), numbers.end(), last_runs_end_),
-                  numbers.end());
-    TRY(reap_inodes(numbers, true));
+    // Who uses one tells of it when he lets go.
+    numbers.erase(
+        std::remove_if(numbers.begin(), numbers.end(),
+                       [this](InodeNumber number) { return core_.table.holds(number); }),
+        numbers.end());
+    reap_inodes(numbers, true);
   } while (!stopping());
-  while (TRY(reap_objects())) {
-    if (stopping()) break;
-  }
-  return {};
+  return reap_objects();
 }
 
 }  // namespace kvcachefs

@@ -5,11 +5,16 @@
 // the names is durable), then the backing files are unlinked, then the records go. A crash in
 // between leaves an orphan record, and the next start takes the rest from there.
 //
+// What could not be removed when its turn came (the database or a device failed for a moment), or found no
+// place in the queue, stands in the tables of orphans: a walk over these tries it again, a second later at
+// first and a minute later in the end. The last run's orphans are met by such a walk, too.
+//
 // What was evicted goes without the sync, on a thread of its own: on a disk that is being written the sync
 // takes as long as all that is written, and the writers wait for this room. A power cut may then bring back
 // names of such files; the start after it finds them and drops them (Core::cut_before).
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -29,7 +34,7 @@ class Reaper {
 
   void start();
   // The inode has no name and nobody refers to it; `evicted`: it lost its names to an eviction. Any thread;
-  // never waits. Beyond kMostQueued the number is left to the next walk over the orphans' table.
+  // never waits. Beyond kMostQueued the number is left to the next walk.
   void add_inode(InodeNumber number, bool evicted);
   // There are orphan objects in the catalog. Any thread; never waits.
   void add_object();
@@ -37,23 +42,31 @@ class Reaper {
   void stop();
   // The last run ended in a crash: the thread's first work is to remove the backing files that
   // were made just before it and got no record. Before start().
-  void expect_strays() { strays_ = true; }
-  // There was a last run, whose orphans are all closed: the thread removes them beside those of this
-  // run. Before start(), and before this run gives a number.
-  void expect_orphans() { last_runs_end_ = core_.catalog.coming_id(); }
+  void expect_strays() { strays_ = left_ = true; }
+  // There was a last run: the thread removes its orphans beside those of this run. Before start().
+  void expect_orphans() { left_ = true; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  // A disk that is full, or fails, may do so for hours.
+  static constexpr std::chrono::seconds kFirstPause{1};
+  static constexpr std::chrono::seconds kLongestPause{60};
   static constexpr std::size_t kMostQueued = 1 << 20;
   static constexpr std::size_t kBatch = 1024;
 
   void run();
   void run_evicted();
-  // `durably`: the catalog is synced before the unlinks.
-  Result<void> reap_inodes(const std::vector<InodeNumber>& numbers, bool durably);
+  // One look at the queues.
+  void reap_queued();
+  // `durably`: the catalog is synced before the unlinks. What fails is left to the walk.
+  void reap_inodes(const std::vector<InodeNumber>& numbers, bool durably);
   Result<void> reap_claimed(const std::vector<InodeNumber>& numbers, bool durably);
-  Result<bool> reap_objects();
+  // Once all that are in the table; at a stop the first of them.
+  Result<void> reap_objects();
   Result<void> remove_strays();
-  Result<void> collect_last_runs();
+  // Over the tables of orphans.
+  Result<void> walk();
+  void leave_to_walk();
   [[nodiscard]] bool stopping();
 
   Core& core_;
@@ -66,10 +79,11 @@ class Reaper {
   // True: the other was told of it meanwhile.
   std::unordered_map<InodeNumber, bool> in_hand_;
   bool objects_ = false;
-  bool overflowed_ = false;
-  bool strays_ = false;
-  InodeNumber last_runs_end_ = 0;  // inodes below it may be orphans of the last run
+  bool left_ = false;            // the tables hold what no queue does
+  Clock::time_point walk_at_{};  // not before
+  Clock::duration pause_ = kFirstPause;
   bool stopping_ = false;
+  bool strays_ = false;  // of the thread
   std::thread thread_;
   std::thread evicted_thread_;
 };

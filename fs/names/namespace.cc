@@ -318,6 +318,8 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
     edit.put_inode(parent, directory_next);
   }
   edit.put_inode(number, record);
+  // Before the reaper can see it: an orphan that nobody has in memory is his.
+  if (nameless) made.inode = core_.table.insert(number, record);
   if (const Result<void> committed = core_.catalog.commit(std::move(edit)); !committed.ok())
     return undo(committed.error());
   if (!nameless) {
@@ -325,7 +327,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
     native_.changed(parent, name, S_ISDIR(what.mode) ? number : 0);
   }
   count_unsealed(core_, DataState::kNone, record.state);
-  made.inode = core_.table.insert(number, std::move(record));
+  if (!nameless) made.inode = core_.table.insert(number, std::move(record));
   // Its number is greater than the directory's, whose lock is held.
   const std::lock_guard inode_lock(made.inode->mutex);
   if (S_ISREG(what.mode)) {

@@ -47,6 +47,12 @@ InodePtr InodeTable::find(InodeNumber number) {
   return standing == shard.inodes.end() ? nullptr : standing->second.lock();
 }
 
+bool InodeTable::holds(InodeNumber number) {
+  Shard& shard = shard_of(number);
+  const std::lock_guard lock(shard.mutex);
+  return shard.inodes.count(number) > 0;
+}
+
 Result<InodePtr> InodeTable::get(InodeNumber number) {
   Shard& shard = shard_of(number);
   // Each round but the last saw an inode of this shard leave during one database read; an end

@@ -36,6 +36,8 @@ class InodeTable {
   Result<InodePtr> get(InodeNumber number);
   // The inode if it is in memory.
   InodePtr find(InodeNumber number);
+  // Whether it is in memory, or about to leave it: who lets go of it is not through yet.
+  [[nodiscard]] bool holds(InodeNumber number);
   // Of a new inode, after the commit of its record.
   InodePtr insert(InodeNumber number, InodeRecord record);
 

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -43,6 +44,14 @@ struct Faults {
   std::set<ObjectId> unsyncable;      // fdatasync of their backing files fails; before start()
   std::set<ObjectId> unremovable;     // so does unlink
   std::atomic<bool> no_space{false};  // no new backing files
+  std::atomic<bool> no_removal{false};   // no unlink of any
+  std::atomic<bool> no_open{false};      // nor an open
+  std::atomic<bool> no_commit{false};    // the database takes no writes
+  std::atomic<std::uint64_t> failed{0};  // by one of the last three
+  // Called by who reads the database; set before start().
+  std::function<void(Table table, std::string_view key)> on_read;
+  // The same of who writes to it.
+  std::function<void()> on_write;
   // What creates and checks on a device fail with, by its path.
   void set_ill(const std::string& path, int error) {
     const std::lock_guard lock(ill_mutex);
@@ -52,6 +61,10 @@ struct Faults {
     const std::lock_guard lock(ill_mutex);
     const auto at = ill.find(path);
     return at == ill.end() ? 0 : at->second;
+  }
+  Error failure(int error) {
+    failed.fetch_add(1);
+    return fail(error, "a fault");
   }
   std::mutex ill_mutex;
   std::map<std::string, int> ill;  // under ill_mutex
@@ -88,15 +101,19 @@ class RunStore : public Store {
   RunStore(std::shared_ptr<Store> below, std::shared_ptr<Faults> faults)
       : below_(std::move(below)), faults_(std::move(faults)) {}
   Result<std::optional<std::string>> get(Table table, std::string_view key) override {
+    if (faults_->on_read) faults_->on_read(table, key);
     return below_->get(table, key);
   }
   Result<void> scan(
       Table table, std::string_view prefix, std::string_view from,
       const std::function<bool(std::string_view, std::string_view)>& visit) override {
+    if (faults_->on_read) faults_->on_read(table, prefix);
     return below_->scan(table, prefix, from, visit);
   }
   Result<void> write(const WriteBatch& batch) override {
     if (faults_->dead) return fail(EIO, "dead");
+    if (faults_->no_commit) return faults_->failure(EIO);
+    if (faults_->on_write) faults_->on_write();
     return below_->write(batch);
   }
   Result<void> sync() override {
@@ -123,6 +140,7 @@ class FaultyTier : public Tier {
     return below_->create(object);
   }
   Result<UniqueFd> open(std::uint64_t object, int flags) override {
+    if (faults_->no_open) return faults_->failure(EMFILE);
     // fdatasync(2) of an O_PATH descriptor fails, and so does a read.
     if (faults_->unsyncable.count(object) > 0 && (flags & O_ACCMODE) == O_RDONLY)
       return below_->open(object, O_PATH);
@@ -131,6 +149,7 @@ class FaultyTier : public Tier {
   Result<struct stat> status(std::uint64_t object) override { return below_->status(object); }
   Result<void> remove(std::uint64_t object) override {
     if (faults_->dead || faults_->unremovable.count(object) > 0) return fail(EIO, "dead");
+    if (faults_->no_removal) return faults_->failure(EIO);
     return below_->remove(object);
   }
   Result<void> quarantine(std::uint64_t object) override {
@@ -167,6 +186,7 @@ struct TestVolumeOptions {
   bool rocksdb = false;
   int devices = 1;
   VolumeOptions volume;
+  BackingIds* backing_ids = nullptr;
 };
 
 class TestVolume {
@@ -237,8 +257,8 @@ class TestVolume {
           {.path = path, .size_limit_bytes = 0, .catalog = TRY(catalog_->uuid())}, true));
       tiers.push_back(std::make_unique<FaultyTier>(std::move(device), faults_));
     }
-    volume_ = TRY(Volume::open(*catalog_, std::move(tiers), options_.volume, nullptr,
-                               &notifications_, problem_));
+    volume_ = TRY(Volume::open(*catalog_, std::move(tiers), options_.volume,
+                               options_.backing_ids, &notifications_, problem_));
     return {};
   }
   void crash_daemon() {

@@ -1,0 +1,78 @@
+// What the reaper could not remove when its turn came goes later, in the same run.
+#include <fcntl.h>
+
+#include "tests/fakes/test_volume.h"
+
+namespace kvcachefs {
+namespace {
+
+using testing::must;
+using testing::TestVolume;
+
+const Caller& kRoot = TestVolume::kRoot;
+
+// A file that was sealed and then unlinked; nobody reaps yet. Its backing file.
+std::string unlink_one(TestVolume& volume) {
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  volume->forget(inode, 1);
+  volume.settle();
+  std::string backing = volume.backing_path_of(must(volume.resolve("f")));
+  must(volume->unlink(kRootInode, "f"));
+  return backing;
+}
+
+bool has_orphans(TestVolume& volume) {
+  return !must(volume.catalog().list_orphan_inodes(0, 1)).empty() ||
+         !must(volume.catalog().list_orphan_objects(0, 1)).empty();
+}
+
+TEST(Reaper, UnlinksAgainWhatADeviceRefused) {
+  TestVolume volume;
+  const std::string backing = unlink_one(volume);
+  volume.faults().no_removal = true;
+  volume.start();
+  ASSERT_TRUE(TestVolume::wait_for([&] { return volume.faults().failed > 0; }));
+  EXPECT_TRUE(TestVolume::exists(backing));
+  volume.faults().no_removal = false;
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !TestVolume::exists(backing); }));
+  EXPECT_TRUE(TestVolume::wait_for(
+      [&] { return volume->room_on(0).usage.all() == 0 && !has_orphans(volume); }));
+}
+
+TEST(Reaper, GoesOnWhenTheDatabaseDoes) {
+  TestVolume volume;
+  const std::string backing = unlink_one(volume);
+  volume.faults().no_commit = true;
+  volume.start();
+  // By the walk over the last run's orphans, and when its turn in the queue came. Nobody else writes.
+  ASSERT_TRUE(TestVolume::wait_for([&] { return volume.faults().failed > 1; }));
+  volume.faults().no_commit = false;
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !has_orphans(volume); }));
+  EXPECT_FALSE(TestVolume::exists(backing));
+}
+
+TEST(Reaper, LeavesWhatIsOpenToItsLastClose) {
+  TestVolume volume;
+  const std::string backing = unlink_one(volume);
+  const Created open = volume.create(kRootInode, "open");
+  const std::string open_backing = volume.backing_path_of(open.entry.inode);
+  const Created unnamed = must(volume->make_tmpfile(kRootInode, 0600, O_RDWR, kRoot));
+  const std::string unnamed_backing = volume.backing_path_of(unnamed.entry.inode);
+  volume->forget(open.entry.inode, 1);
+  must(volume->unlink(kRootInode, "open"));
+  volume.start();
+  // The walk over the last run's orphans meets these, too.
+  ASSERT_TRUE(TestVolume::wait_for([&] { return !TestVolume::exists(backing); }));
+  volume.write(*open.opened.file, "still mine");
+  EXPECT_TRUE(TestVolume::exists(open_backing));
+  EXPECT_TRUE(TestVolume::exists(unnamed_backing));
+  volume->release(*open.opened.file);
+  volume->release(*unnamed.opened.file);
+  volume->forget(unnamed.entry.inode, 1);
+  EXPECT_TRUE(TestVolume::wait_for([&] {
+    return !TestVolume::exists(open_backing) && !TestVolume::exists(unnamed_backing);
+  }));
+}
+
+}  // namespace
+}  // namespace kvcachefs
