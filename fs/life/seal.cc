@@ -74,6 +74,11 @@ Result<Sealed> record_seal(Core& core, const Candidate& file, const DataStamp& s
       file.inode->write_opens == file.write_opens && next.nlink > 0 &&
       (next.state == DataState::kPublished || next.state == DataState::kMutable);
   if (!unchanged) return Sealed::kNotReady;
+  // Changed meanwhile: wait for the next pass. Who truncates it by name, or gives it other times, holds the
+  // lock, and counts as no writer.
+  struct stat backing {};
+  if (::fstat(file.fd.get(), &backing) != 0) return fail_errno("status of a backing file");
+  if (stamp_of(backing) != stamp) return Sealed::kNotReady;
   Edit edit;
   enter_state(file.inode->number, next, DataState::kSealed, edit);
   next.stamp = stamp;
@@ -124,10 +129,6 @@ Result<Sealed> seal_one(Core& core, const Candidate& file) {
       object->chunk_crc32c = std::move(*sums);
     }
   }
-  struct stat after {};
-  if (::fstat(file.fd.get(), &after) != 0) return fail_errno("status of a backing file");
-  // Changed meanwhile: wait for the next pass.
-  if (stamp_of(after) != stamp) return Sealed::kNotReady;
   return record_seal(core, file, stamp, *object, is_new);
 }
 

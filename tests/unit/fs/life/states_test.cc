@@ -1,8 +1,12 @@
 // The states of a file's data while nothing goes wrong.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <fstream>
+#include <thread>
 
 #include "backend/base/crc32c.h"
 #include "tests/fakes/test_volume.h"
@@ -301,6 +305,51 @@ TEST(States, AChildThatClosesWhatItInheritedPublishesNothing) {
   ::close(ready[1]);
   ASSERT_EQ(child, ::waitpid(child, nullptr, 0));
   volume->release(*made.opened.file);
+}
+
+// Whether the thread waits for a lock; true where the kernel does not say.
+bool waits_for_a_lock(pid_t thread) {
+  std::ifstream told("/proc/self/task/" + std::to_string(thread) + "/syscall");
+  std::string number;
+  return !(told >> number) || number == std::to_string(SYS_futex);
+}
+
+TEST(States, ATruncationBesideTheSealIsNotSealedOver) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  std::atomic<pid_t> sealer{0};
+  std::atomic<pid_t> truncating{0};
+  std::atomic<bool> is_held{false};
+  std::atomic<bool> seal{false};
+  std::atomic<bool> truncate{false};
+  volume.faults().on_read = [&](Table table, std::string_view key) {
+    // The seal asks for standing checksums.
+    if (table != Table::kObjects || key.empty() || sealer != 0) return;
+    sealer = ::gettid();
+    while (!seal) std::this_thread::yield();
+  };
+  volume.faults().on_write = [&] {
+    if (truncating != ::gettid()) return;
+    is_held = true;  // The inode's lock.
+    while (!truncate) std::this_thread::yield();
+  };
+  volume.start();
+  ASSERT_TRUE(TestVolume::wait_for([&] { return sealer != 0; }));
+  std::thread other([&] {
+    truncating = ::gettid();
+    SetAttributes change;
+    change.size = 2;
+    EXPECT_OK(volume->set_attributes(inode, change, nullptr, kRoot));
+  });
+  EXPECT_TRUE(TestVolume::wait_for([&] { return is_held.load(); }));
+  seal = true;
+  EXPECT_TRUE(TestVolume::wait_for([&] { return waits_for_a_lock(sealer); }));
+  truncate = true;
+  other.join();
+  EXPECT_TRUE(
+      TestVolume::wait_for([&] { return volume.state_of(inode) == DataState::kSealed; }));
+  EXPECT_EQ(2u, volume.record_of(inode).stamp.size);
+  EXPECT_EQ("by", must(volume.read(inode)));
 }
 
 }  // namespace
