@@ -59,6 +59,12 @@ void Budget::changed(Inode& inode, const InodeRecord& before) {
   const bool was_sealed = before.state == DataState::kSealed && before.nlink > 0;
   const bool is_sealed = after.state == DataState::kSealed && after.nlink > 0;
   const bool lost_name = before.nlink > 0 && after.nlink == 0;
+  if (before.previous_object != kNoObject && before.previous_object == after.object) {
+    usage_.taken_back(inode.number, before.object, after.object,
+                      is_sealed ? sealed_copy(inode, after) : std::nullopt);
+    note_settling(inode);
+    return;
+  }
   if (before.previous_object != kNoObject && after.previous_object == kNoObject)
     usage_.let_go(before.previous_object);
   if (lost_name) {

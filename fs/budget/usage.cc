@@ -212,8 +212,30 @@ void Usage::let_go(ObjectId object) {
   count(at->second);
 }
 
+void Usage::taken_back(InodeNumber inode, ObjectId replacement, ObjectId object,
+                       const std::optional<SealedCopy>& sealed) {
+  const std::lock_guard lock(mutex_);
+  const auto live = live_.find(inode);
+  const TenantSlot tenant = live == live_.end() ? TenantSlot{0} : live->second.tenant;
+  leave_live(inode, replacement);
+  const auto at = leaving_.find(object);
+  if (at == leaving_.end()) return;
+  const Leaving held = at->second;
+  discount(held);
+  leaving_.erase(at);
+  if (sealed) {
+    add(*sealed);
+  } else {
+    set_live(inode, held.device, held.bytes, tenant);
+  }
+}
+
 void Usage::live_nameless(InodeNumber inode, ObjectId object) {
   const std::lock_guard lock(mutex_);
+  leave_live(inode, object);
+}
+
+void Usage::leave_live(InodeNumber inode, ObjectId object) {
   const auto at = live_.find(inode);
   if (at == live_.end()) return;
   const Live live = at->second;

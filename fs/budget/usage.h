@@ -102,6 +102,9 @@ class Usage {
   void replaced(InodeNumber inode, ObjectId object, const std::optional<SealedCopy>& sealed);
   // The new one was published: what it replaced is leaving.
   void let_go(ObjectId object);
+  // The rewrite is taken back: `object` is the file's again, as it was, and its `replacement` is leaving.
+  void taken_back(InodeNumber inode, ObjectId replacement, ObjectId object,
+                  const std::optional<SealedCopy>& sealed);
   // A live one did, and nobody has it open.
   void live_nameless(InodeNumber inode, ObjectId object);
   // A backing file was unlinked, the inode's own or one that a rewrite replaced (no lock is needed).
@@ -166,6 +169,7 @@ class Usage {
   void set_leaving(ObjectId object, std::uint32_t device, std::uint64_t bytes,
                    bool held = false);
   void begin_leaving(ObjectId object, Leaving& leaving);
+  void leave_live(InodeNumber inode, ObjectId object);
   void count(const Leaving& leaving);
   void discount(const Leaving& leaving);
   void count(const Live& live);

@@ -43,7 +43,7 @@ Result<int> Files::backing_id_of(Inode& inode, Tier& tier, int fd) {
 
 // A new object takes the place of the published one; the old one stays as `previous` until the
 // new one is published.
-Result<void> Files::start_rewrite(Inode& inode, const Caller& caller) {
+Result<UniqueFd> Files::start_rewrite(Inode& inode, const Caller& caller) {
   const ObjectId object = TRY(core_.catalog.next_id());
   NewCopy copy = TRY(core_.devices->create_copy(object));
   InodeRecord next = inode.record;
@@ -65,10 +65,21 @@ Result<void> Files::start_rewrite(Inode& inode, const Caller& caller) {
   }
   inode.device = copy.device;
   core_.budget.made(inode);
-  return {};
+  return std::move(copy.fd);
 }
 
-Result<void> Files::truncate_at_open(Inode& inode, Tier& tier, const Caller& caller) {
+// Whoever began it has not opened the file after all, and nobody else has.
+void Files::undo_rewrite(Inode& inode) {
+  if (const Result<void> undone = take_back_rewrite(core_, inode); !undone.ok()) {
+    log_error("rewrite not taken back inode={} errno={}: the next start does", inode.number,
+              undone.error().code);
+    return;
+  }
+  if (core_.on_orphan_object) core_.on_orphan_object();
+}
+
+Result<UniqueFd> Files::truncate_at_open(Inode& inode, Tier& tier, int flags,
+                                         const Caller& caller) {
   {
     InodeRecord next = inode.record;
     Edit edit;
@@ -80,15 +91,23 @@ Result<void> Files::truncate_at_open(Inode& inode, Tier& tier, const Caller& cal
   const bool published =
       inode.record.state == DataState::kPublished || inode.record.state == DataState::kSealed;
   const bool named = inode.record.nlink > 0;
-  if (published && named && inode.opens == 0 && (inode.record.flags & kInodeFsynced) == 0) {
+  // Who only reads what he truncates would never publish it.
+  const bool writable = (flags & O_ACCMODE) != O_RDONLY;
+  if (published && named && writable && inode.opens == 0 &&
+      (inode.record.flags & kInodeFsynced) == 0) {
     return start_rewrite(inode, caller);
   }
+  const UniqueFd fd = TRY(tier.open(inode.record.object, O_RDWR));
   if (published) {
     TRY(begin_change(core_, inode, Change::kTruncate));
   }
-  const UniqueFd fd = TRY(tier.open(inode.record.object, O_RDWR));
-  if (::ftruncate(fd.get(), 0) != 0) return fail_errno("truncate");
-  return {};
+  if (::ftruncate(fd.get(), 0) != 0) {
+    const Error failed = fail_errno("truncate");
+    // Nobody may have it open who would tell the sealer.
+    if (inode.writers == 0 && core_.on_unwritten) core_.on_unwritten(inode.number);
+    return failed;
+  }
+  return UniqueFd{};
 }
 
 // ESTALE makes the kernel look the name up again, and find the miss.
@@ -195,20 +214,27 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
   const bool changes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   if (changes && (inode->record.flags & kInodeFirstWriter) != 0)
     return fail(EEXIST, "a prefix file has one writer");
+  const ObjectId before = inode->record.object;
+  UniqueFd fd;
   if ((flags & O_TRUNC) != 0) {
     Tier* tier = TRY(core_.devices->of(*inode));
-    TRY(truncate_at_open(*inode, *tier, caller));
+    fd = TRY(truncate_at_open(*inode, *tier, flags, caller));
   }
   if (!changes) core_.budget.opened(*inode, checked, caller.uid);
   if (core_.on_loading && inode->block.load(std::memory_order_relaxed) != 0)
     core_.on_loading(*inode, flags);
   const std::uint64_t size = inode->record.stamp.size;
   const int kept_flags = flags & ~(O_TRUNC | O_CREAT | O_EXCL);
-  // Whole by now, it is opened as others are. Either lets go of the lock.
+  // Whole by now, it is opened as others are. Either lets go of the lock, unless it fails.
   const bool still_comes = arrival && inode->record.state == DataState::kRemote;
-  Opened opened =
-      TRY(still_comes ? open_arriving(inode, kept_flags, caller.pid, std::move(*arrival), lock)
-                      : open_locked(inode, kept_flags, {}, caller.pid, lock));
+  const Result<Opened> opened =
+      still_comes ? open_arriving(inode, kept_flags, caller.pid, std::move(*arrival), lock)
+                  : open_locked(inode, kept_flags, std::move(fd), caller.pid, lock);
+  if (!opened.ok() && inode->record.object != before) undo_rewrite(*inode);
+  // Truncated, and nobody writes it.
+  const bool is_left = !opened.ok() || (flags & O_ACCMODE) == O_RDONLY;
+  if ((flags & O_TRUNC) != 0 && is_left && core_.on_unwritten) core_.on_unwritten(number);
+  if (!opened.ok()) return opened.error();
   const std::uint64_t block = inode->block.load(std::memory_order_relaxed);
   if (block == 0) core_.budget.used(number);
   if (block != 0) {
@@ -220,20 +246,13 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
       note_use(*inode);
     }
   }
-  return opened;
+  return *opened;
 }
 
 Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd, pid_t opener,
                                   std::unique_lock<std::mutex>& lock) {
   Tier* tier = TRY(core_.devices->of(*inode));
   const bool writable = (flags & O_ACCMODE) != O_RDONLY;
-  if (writable && (inode->record.state == DataState::kPublished ||
-                   inode->record.state == DataState::kSealed)) {
-    const bool was_sealed = inode->record.state == DataState::kSealed;
-    TRY(begin_change(core_, *inode, Change::kWrite));
-    // A power cut must not find bytes changed under a record that still says "sealed".
-    if (was_sealed && core_.on_sync_wanted) core_.on_sync_wanted();
-  }
   auto file = std::make_unique<OpenFile>(inode, flags, *tier, inode->record.object, opener);
   // Somebody reads it through the kernel's page cache, as it came, which excludes passthrough.
   const bool is_excluded = core_.passthrough() && inode->cached_opens > 0;
@@ -250,10 +269,20 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
                           inode->record.stamp.size >= kStreamedFirst && !writable;
     file->mode = writable || streamed ? ServeMode::kDirect : ServeMode::kCached;
     if (!writable) inode->was_read = true;
-    if (!fd)
-      fd = TRY(tier->open(inode->record.object, (writable ? O_RDWR : O_RDONLY) |
-                                                    (flags & (O_SYNC | O_DSYNC | O_NOATIME))));
+    // A new object's has no flags.
+    const int of_descriptor = flags & (O_SYNC | O_DSYNC | O_NOATIME);
+    if (!fd || of_descriptor != 0)
+      fd =
+          TRY(tier->open(inode->record.object, (writable ? O_RDWR : O_RDONLY) | of_descriptor));
     file->adopt(std::move(fd));
+  }
+  // Last of what may fail: there is a writer from here on, and who seals it after him.
+  if (writable && (inode->record.state == DataState::kPublished ||
+                   inode->record.state == DataState::kSealed)) {
+    const bool was_sealed = inode->record.state == DataState::kSealed;
+    TRY(begin_change(core_, *inode, Change::kWrite));
+    // A power cut must not find bytes changed under a record that still says "sealed".
+    if (was_sealed && core_.on_sync_wanted) core_.on_sync_wanted();
   }
   if (writable) {
     if (inode->writers == 0) {
@@ -294,18 +323,15 @@ Opened Files::enter(std::unique_ptr<OpenFile> file, std::unique_lock<std::mutex>
 Result<Created> Files::finish_create(Namespace::Made&& made, int flags, pid_t opener) {
   if (made.block) core_.knowledge.store_began(made.block->number, opener);
   Created created;
-  {
-    std::unique_lock lock(made.inode->mutex);
-    created.opened = TRY(open_locked(made.inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL),
-                                     std::move(made.copy.fd), opener, lock));
-  }
-  const std::lock_guard lock(made.inode->mutex);
+  std::unique_lock lock(made.inode->mutex);
   created.entry.inode = made.inode->number;
   created.entry.generation = made.inode->record.generation;
-  struct stat backing {};
   Tier* tier = TRY(core_.devices->of(*made.inode));
-  backing = TRY(tier->status(made.inode->record.object));
+  const struct stat backing = TRY(tier->status(made.inode->record.object));
   created.entry.attributes = merge_attributes(made.inode->number, made.inode->record, &backing);
+  // Last of what may fail; lets go of the lock.
+  created.opened = TRY(open_locked(made.inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL),
+                                   std::move(made.copy.fd), opener, lock));
   created.entry.entry_timeout_s = kBlockTimeout;
   created.entry.attribute_timeout_s = kFreshTimeout;
   core_.table.add_lookup(made.inode);

@@ -60,8 +60,10 @@ class Files {
   Result<Opened> open_locked(const InodePtr& inode, int flags, UniqueFd fd, pid_t opener,
                              std::unique_lock<std::mutex>& lock);
   Result<Created> finish_create(Namespace::Made&& made, int flags, pid_t opener);
-  Result<void> truncate_at_open(Inode& inode, Tier& tier, const Caller& caller);
-  Result<void> start_rewrite(Inode& inode, const Caller& caller);
+  // The descriptor of a new object, where it made one.
+  Result<UniqueFd> truncate_at_open(Inode& inode, Tier& tier, int flags, const Caller& caller);
+  Result<UniqueFd> start_rewrite(Inode& inode, const Caller& caller);
+  void undo_rewrite(Inode& inode);
   Result<int> backing_id_of(Inode& inode, Tier& tier, int fd);
   Result<void> strip_on_write(OpenFile& file, const Caller& caller);
   Result<bool> is_empty_and_unfinished(Inode& inode);

@@ -48,21 +48,6 @@ Result<bool> has_sealed_bytes(Core& core, Inode& inode) {
   return sums == object->chunk_crc32c;
 }
 
-Result<void> restore_previous(Core& core, Inode& inode) {
-  const std::lock_guard lock(inode.mutex);
-  InodeRecord next = inode.record;
-  Edit edit;
-  const std::uint32_t device = TRY(core.devices->index_of(next.object));
-  edit.remove_object(next.object, device);
-  edit.put_orphan_object(next.object, device);
-  next.object = next.previous_object;
-  next.previous_object = kNoObject;
-  enter_state(inode.number, next, next.previous_state, edit);
-  next.previous_state = DataState::kNone;
-  inode.device.reset();
-  return commit_record(core, inode, std::move(next), std::move(edit));
-}
-
 enum class Verdict { kKeep, kDrop, kRestore };
 
 Result<Verdict> judge(Core& core, Inode& inode, bool machine_crashed) {
@@ -120,11 +105,13 @@ Result<std::uint64_t> settle(Core& core, bool machine_crashed, std::uint64_t& dr
         case Verdict::kKeep:
           ++kept;
           break;
-        case Verdict::kRestore:
-          TRY(restore_previous(core, **inode));
+        case Verdict::kRestore: {
+          const std::lock_guard lock((*inode)->mutex);
+          TRY(take_back_rewrite(core, **inode));
           if (is_unsealed((*inode)->record.state)) ++kept;
           ++dropped;
           break;
+        }
         case Verdict::kDrop:
           TRY(drop_names(core, number, DropReason::kIncomplete));
           TRY(leave_unsealed(core, number));

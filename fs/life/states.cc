@@ -79,6 +79,21 @@ Result<void> begin_change(Core& core, Inode& inode, Change change) {
   return commit_record(core, inode, std::move(next), std::move(edit));
 }
 
+Result<void> take_back_rewrite(Core& core, Inode& inode) {
+  InodeRecord next = inode.record;
+  Edit edit;
+  edit.set_frees();
+  const std::uint32_t device = TRY(core.devices->index_of(next.object));
+  edit.remove_object(next.object, device);
+  edit.put_orphan_object(next.object, device);
+  next.object = next.previous_object;
+  next.previous_object = kNoObject;
+  enter_state(inode.number, next, next.previous_state, edit);
+  next.previous_state = DataState::kNone;
+  inode.device.reset();
+  return commit_record(core, inode, std::move(next), std::move(edit));
+}
+
 Result<void> check_written(const Inode& inode) {
   if ((inode.record.flags & kInodePoisoned) == 0) return {};
   return fail(inode.write_errno, "its writing failed");

@@ -69,6 +69,10 @@ enum class Change : std::uint8_t { kWrite, kTruncate, kTimes };
 // The caller holds the inode's lock.
 Result<void> begin_change(Core& core, Inode& inode, Change change);
 
+// Of a rewrite that is not published: the file is what it was before, and the new object goes to the orphans.
+// The caller holds the inode's lock. Errors: those of Catalog::commit(), of Devices::index_of().
+Result<void> take_back_rewrite(Core& core, Inode& inode);
+
 // Publishes a file that a FLUSH, rename or link has reached; a new stamp when it changed since
 // the last one, nothing otherwise. Takes the inode's lock. Errors: those of check_written(), EIO (the
 // backing file fails), ENOENT (the backing file is missing), ENOSPC.

@@ -116,6 +116,27 @@ TEST(Usage, WhatARewriteHoldsIsNotLate) {
   EXPECT_EQ(4096U, usage.on(0).late);
 }
 
+TEST(Usage, ARewriteIsTakenBack) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.made(5, 0, 0);
+  usage.sealed(5, copy(6, 4096));
+  usage.replaced(5, 6, copy(6, 4096));
+  usage.made(5, 0, 0);
+  usage.measured(5, 100);
+  usage.taken_back(5, 7, 6, copy(6, 4096));
+  EXPECT_EQ(4096U, usage.on(0).evictable);
+  EXPECT_EQ(0U, usage.on(0).live);
+  EXPECT_EQ(100U, usage.on(0).leaving);
+  usage.reaped_object(7);
+  EXPECT_EQ(4096U, usage.on(0).all());
+  usage.unsealed(5, copy(6, 4096));
+  usage.replaced(5, 6, std::nullopt);
+  usage.made(5, 0, 0);
+  usage.taken_back(5, 8, 6, std::nullopt);
+  EXPECT_EQ(4096U, usage.on(0).live);
+}
+
 TEST(Usage, WhatIsToldLaterIsCountedAnew) {
   Usage usage(1);
   start_empty(usage);
