@@ -106,8 +106,13 @@ Result<void> ObjectWalk::take_unsealed() {
 }
 
 void ObjectWalk::count(const ObjectPlace& place) {
+  Usage& usage = core_.budget.usage();
   const Result<InodePtr> found = core_.table.get(place.inode);
-  if (!found.ok()) return;
+  if (!found.ok()) {
+    // Without a name: nobody seals it any more.
+    if (passes_ == 0) usage.passed(place.id);
+    return;
+  }
   const InodePtr& inode = *found;
   // Its names may change just now: what was known holds.
   static_cast<void>(note_policy(core_, *inode).ok());
@@ -117,12 +122,16 @@ void ObjectWalk::count(const ObjectPlace& place) {
   {
     const std::lock_guard lock(inode->mutex);
     const InodeRecord& record = inode->record;
-    if (record.object != place.id || record.state != DataState::kSealed || record.nlink == 0)
+    if (record.object != place.id || record.state != DataState::kSealed || record.nlink == 0) {
+      // Its seal counts it.
+      usage.passed(place.id);
       return;
+    }
     stamp = record.stamp;
     const auto copy = core_.budget.sealed_copy(*inode, record);
     is_there = copy.has_value();
-    if (copy) core_.budget.usage().walked(*copy);
+    if (copy) usage.walked(*copy);
+    usage.passed(place.id);
     if (!is_there && !is_evicted(core_, *inode)) return;
   }
   if (!is_there) {
@@ -137,10 +146,12 @@ void ObjectWalk::count(const ObjectPlace& place) {
 
 void ObjectWalk::run() {
   while (true) {
-    if (const Result<void> walked = pass(); !walked.ok())
-      log_warn("objects not counted errno={}", walked.error().code);
+    const Result<void> walked = pass();
+    if (!walked.ok())
+      log_warn("objects not counted errno={}: tried again", walked.error().code);
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kPause, [this] { return ending_.load(); });
+    if (!walked.ok() && !ending_) continue;
     while (!changed_.wait_for(lock, kWriteDown, [this] { return again_ || ending_; })) {
       lock.unlock();
       write_down();
@@ -154,19 +165,19 @@ void ObjectWalk::run() {
 
 Result<void> ObjectWalk::pass() {
   ObjectCount& objects = core_.catalog.object_count();
-  ObjectId last = kNoObject;
   while (!ending_) {
-    const std::vector<ObjectPlace> found = TRY(core_.catalog.list_objects(last, kBatch));
+    const std::vector<ObjectPlace> found = TRY(core_.catalog.list_objects(last_, kBatch));
     for (const ObjectPlace& place : found) {
       if (ending_) return {};
       count(place);
     }
-    if (!found.empty()) last = found.back().id;
+    if (!found.empty()) last_ = found.back().id;
     if (passes_ == 0 && !found.empty()) {
-      objects.passed(last, found);
-      core_.budget.usage().passed(last);
+      objects.passed(last_, found);
+      core_.budget.usage().passed(last_);
     }
     if (found.size() == kBatch) continue;
+    last_ = kNoObject;
     if (passes_ == 0) {
       objects.passed_all();
       core_.budget.usage().end_walk();

@@ -38,13 +38,15 @@ class ObjectWalk {
 
  private:
   void run();
+  // Goes on where the last one failed.
   Result<void> pass();
   void count(const ObjectPlace& place);
   // Files of the last run that are not sealed.
   Result<void> take_unsealed();
 
   Core& core_;
-  int passes_ = 0;  // that have ended; of the thread
+  int passes_ = 0;             // that have ended; of the thread
+  ObjectId last_ = kNoObject;  // that this pass has met; of the thread
   // By device, what is written down; nullopt: nothing. Of the thread, and of who has ended it.
   std::vector<std::optional<std::uint64_t>> written_;
   std::mutex mutex_;
