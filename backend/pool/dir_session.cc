@@ -72,7 +72,16 @@ struct CloseDir {
 
 class DirSession : public PoolSession {
  public:
-  explicit DirSession(UniqueFd root) : root_(std::move(root)) {}
+  explicit DirSession(UniqueFd root) : root_(std::move(root)) {
+    struct stat status {};
+    has_links_ = ::fstat(root_.get(), &status) == 0 && status.st_nlink > 0;
+  }
+
+  // Its directory may have been removed, and another one made in its place.
+  [[nodiscard]] bool is_alive() override {
+    struct stat status {};
+    return ::fstat(root_.get(), &status) == 0 && (status.st_nlink > 0 || !has_links_);
+  }
 
   Result<PoolFound> find(std::string_view path, Deadline /*deadline*/) override {
     const UniqueFd fd = TRY(open_beneath(path, O_PATH | O_NOFOLLOW));
@@ -305,6 +314,7 @@ class DirSession : public PoolSession {
   }
 
   const UniqueFd root_;
+  bool has_links_ = false;  // its filesystem counts those of directories
 };
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "backend/pool/nfs_connection.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <ctime>
 #include <utility>
@@ -9,6 +12,20 @@
 #include "backend/pool/nfs_xdr.h"
 
 namespace kvcachefs {
+namespace {
+
+// While nobody uses it, so that what is between does not forget it, and is_alive() hears of a server that is gone.
+void keep_alive(int fd) noexcept {
+  const auto set = [fd](int level, int option, int value) {
+    static_cast<void>(::setsockopt(fd, level, option, &value, sizeof value));
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 30);   // seconds
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 10);  // seconds
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+}  // namespace
 
 NfsConnection::~NfsConnection() { close(); }
 
@@ -43,7 +60,9 @@ Result<void> NfsConnection::connect(const std::string& host, const NfsProgram& p
     close();
     return fail(ENOTCONN, "pool: the server's name or address is not known");
   }
-  return run(deadline);
+  TRY(run(deadline));
+  keep_alive(rpc_get_fd(rpc_));
+  return {};
 }
 
 void NfsConnection::close() {
@@ -51,6 +70,12 @@ void NfsConnection::close() {
   // It answers what is under way, with an error.
   rpc_destroy_context(std::exchange(rpc_, nullptr));
   failed_ = false;
+}
+
+bool NfsConnection::is_alive() const {
+  if (rpc_ == nullptr) return false;
+  pollfd end{.fd = rpc_get_fd(rpc_), .events = POLLIN | POLLRDHUP, .revents = 0};
+  return ::poll(&end, 1, 0) == 0;
 }
 
 Result<void> NfsConnection::wait(Deadline deadline) {

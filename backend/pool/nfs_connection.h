@@ -46,6 +46,9 @@ class NfsConnection {
   Result<void> connect(const std::string& host, const NfsProgram& program, const NfsUser& user,
                        Deadline deadline);
   [[nodiscard]] bool is_connected() const noexcept { return rpc_ != nullptr; }
+  // Whether the other end has not closed it, or said something that nobody has asked for; asked while nothing is under
+  // way. It waits for nobody: of a way that leads nowhere any more it knows nothing.
+  [[nodiscard]] bool is_alive() const;
 
   // Puts a request on its way by `send`, which hands `answer_to` and the last argument to libnfs and returns what
   // that does. `answer` is called from within run(), or from close().

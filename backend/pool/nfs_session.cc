@@ -109,6 +109,9 @@ class NfsSession : public PoolSession {
     return {};
   }
 
+  // A server sends nothing unasked.
+  [[nodiscard]] bool is_alive() override { return connection_.is_alive(); }
+
   Result<PoolFound> find(std::string_view path, Deadline deadline) override {
     TRY(check_pool_path(path));
     Found found = TRY(find_handle(path, deadline));

@@ -143,7 +143,8 @@ void PoolClient::State::do_job(Job& job, OwnSession& own) {
   if (job.answered.load()) return;  // it waited for too long
   std::unique_ptr<PoolSession>& session = own.session;
   Error error{0, ""};
-  if (own.age != age.load()) session.reset();
+  // Nobody's failure: servers close what is not used.
+  if (own.age != age.load() || (session != nullptr && !session->is_alive())) session.reset();
   if (session == nullptr) {
     own.age = age.load();
     Result<std::unique_ptr<PoolSession>> opened = open(job.deadline);

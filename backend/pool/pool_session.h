@@ -95,6 +95,10 @@ class PoolSession {
 
   virtual ~PoolSession() = default;
 
+  // Asked before it is used again; it asks nobody. False: it leads nowhere any more, as one whose connection was closed
+  // while nobody used it. True promises nothing.
+  [[nodiscard]] virtual bool is_alive() { return true; }
+
   // Errors: ENOENT, ENOTDIR, ENAMETOOLONG (the server's own limit).
   virtual Result<PoolFound> find(std::string_view path, Deadline deadline) = 0;
   Result<PoolStatus> status(std::string_view path, Deadline deadline) {

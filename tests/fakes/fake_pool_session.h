@@ -1,6 +1,7 @@
 // A pool for tests of who uses one: it answers, fails, or keeps its caller waiting. It has no files.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -32,6 +33,10 @@ class FakePool {
     return hanging_;
   }
 
+  // The connections of all sessions are closed.
+  void cut() { ++cuts_; }
+  [[nodiscard]] int cuts() const { return cuts_; }
+
   Result<void> pass() {
     std::unique_lock lock(mutex_);
     ++hanging_;
@@ -52,6 +57,7 @@ class FakePool {
   bool hangs_ = false;
   int sessions_ = 0;  // ever opened
   std::size_t hanging_ = 0;
+  std::atomic<int> cuts_{0};
 };
 
 class FakePoolSession : public PoolSession {
@@ -59,7 +65,9 @@ class FakePoolSession : public PoolSession {
   explicit FakePoolSession(std::shared_ptr<FakePool> pool) : pool_(std::move(pool)) {
     pool_->opened();
   }
+  [[nodiscard]] bool is_alive() override { return cuts_ == pool_->cuts(); }
   Result<PoolFound> find(std::string_view, Deadline) override {
+    if (!is_alive()) return fail(ENOTCONN, "fake pool: cut");
     TRY(pool_->pass());
     return PoolFound{};
   }
@@ -99,6 +107,7 @@ class FakePoolSession : public PoolSession {
  private:
   static Error none() { return fail(ENOSYS, "fake pool: it has no files"); }
   const std::shared_ptr<FakePool> pool_;
+  const int cuts_ = pool_->cuts();
 };
 
 }  // namespace kvcachefs::testing

@@ -95,6 +95,17 @@ TEST_F(PoolClientTest, AFewFailuresTakeItDownAndAProbeBringsItBack) {
   EXPECT_OK(call(seconds{20}));
 }
 
+TEST_F(PoolClientTest, AConnectionThatWasClosedWhileItWasIdleIsNoFailure) {
+  wait_up();
+  for (int round = 0; round < 10; ++round) {
+    for (std::size_t i = 0; i < 4 * PoolClient::kThreads; ++i) EXPECT_OK(call(seconds{20}));
+    pool_->cut();
+  }
+  EXPECT_OK(call(seconds{20}));
+  EXPECT_EQ(0u, client_->health().failed);
+  EXPECT_EQ(0, client_->health().last.code);
+}
+
 TEST_F(PoolClientTest, OneAnswerAmongFailuresKeepsItUp) {
   wait_up();
   for (int round = 0; round < 5; ++round) {
