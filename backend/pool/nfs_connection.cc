@@ -67,6 +67,8 @@ Result<void> NfsConnection::connect(const std::string& host, const NfsProgram& p
 
 void NfsConnection::close() {
   if (rpc_ == nullptr) return;
+  // Of a connection that is still being made, destroying it alone answers nobody, and loses what libnfs keeps for it.
+  if (under_way_ > 0) static_cast<void>(rpc_service(rpc_, -1));
   // It answers what is under way, with an error.
   rpc_destroy_context(std::exchange(rpc_, nullptr));
   failed_ = false;
