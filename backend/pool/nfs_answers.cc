@@ -57,6 +57,13 @@ Result<void> check(nfsstat3 status, const char* what) {
   return {};
 }
 
+Result<void> check_in(const post_op_attr& directory, nfsstat3 status, const char* what) {
+  const std::optional<PoolStatus> now = status_of(directory);
+  const bool is_empty = status == NFS3_OK || status == NFS3ERR_NOENT;
+  if (is_empty && now && now->nlink == 0) return fail(ESTALE, what);
+  return check(status, what);
+}
+
 PoolStatus status_of(const fattr3& attributes) noexcept {
   return {.kind = attributes.type == NF3REG   ? PoolKind::kFile
                   : attributes.type == NF3DIR ? PoolKind::kDirectory
@@ -75,6 +82,13 @@ PoolStatus status_of(const fattr3& attributes) noexcept {
 std::optional<PoolStatus> status_of(const post_op_attr& attributes) {
   if (attributes.attributes_follow == 0) return std::nullopt;
   return status_of(attributes.post_op_attr_u.attributes);
+}
+
+sattr3 with_mode(std::uint32_t mode) noexcept {
+  sattr3 attributes{};
+  attributes.mode.set_it = 1;
+  attributes.mode.set_mode3_u.mode = mode & 07777;
+  return attributes;
 }
 
 }  // namespace kvcachefs

@@ -13,9 +13,15 @@ namespace kvcachefs {
 [[nodiscard]] int errno_of(nfsstat3 status) noexcept;
 // `what` of a call that the server has refused.
 [[nodiscard]] Result<void> check(nfsstat3 status, const char* what);
+// The same of a call in a directory whose attributes came with the answer. Of one that was removed servers say that there
+// is nothing in it while they still know it by its handle: that is ESTALE here.
+[[nodiscard]] Result<void> check_in(const post_op_attr& directory, nfsstat3 status,
+                                    const char* what);
 
 [[nodiscard]] PoolStatus status_of(const fattr3& attributes) noexcept;
 // nullopt: the server gave none.
 [[nodiscard]] std::optional<PoolStatus> status_of(const post_op_attr& attributes);
+// Of what is made.
+[[nodiscard]] sattr3 with_mode(std::uint32_t mode) noexcept;
 
 }  // namespace kvcachefs

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 #include <deque>
-#include <mutex>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "backend/pool/libnfs.h"
 #include "backend/pool/nfs_answers.h"
 #include "backend/pool/nfs_connection.h"
+#include "backend/pool/nfs_file.h"
 #include "backend/pool/pool_format.h"
 #include "backend/pool/pool_path.h"
 
@@ -31,54 +31,7 @@ constexpr std::size_t kListedAtOnce = 64 * 1024;  // bytes of a READDIR
 // What a server must take and give at least; less is no server for files of megabytes.
 constexpr std::size_t kLeastAtOnce = 4096;
 
-using Verifier = std::array<char, NFS3_WRITEVERFSIZE>;
-
-// An NFS file handle, as the server made it.
-using Handle = std::string;
-
-Result<Handle> handle_of(const nfs_fh3& handle) {
-  if (handle.data.data_len == 0 || handle.data.data_len > NFS3_FHSIZE ||
-      handle.data.data_val == nullptr)
-    return fail(EBADMSG, "pool: the server gave no handle");
-  return Handle(handle.data.data_val, handle.data.data_len);
-}
-
-// libnfs takes what it sends as not const, and only reads it.
-nfs_fh3 raw(const Handle& handle) noexcept {
-  nfs_fh3 raw{};
-  raw.data.data_len = static_cast<u_int>(handle.size());
-  raw.data.data_val = const_cast<char*>(handle.data());
-  return raw;
-}
-
-class NfsFile : public PoolFile {
- public:
-  NfsFile(Handle handle, const PoolStatus& status) : handle_(std::move(handle)) {
-    status_ = status;
-  }
-  [[nodiscard]] const Handle& handle() const noexcept { return handle_; }
-
-  // Of a write whose bytes may still be in the server's memory: which run of the server it was.
-  void wrote(const Verifier& verifier) {
-    const std::lock_guard lock(mutex_);
-    if (verifier_ && *verifier_ != verifier) lost_ = true;
-    verifier_ = verifier;
-  }
-  // Whether all that was written is on the disk, when a COMMIT came back with `verifier`.
-  [[nodiscard]] bool is_whole(const Verifier& verifier) {
-    const std::lock_guard lock(mutex_);
-    const bool whole = !lost_ && (!verifier_ || *verifier_ == verifier);
-    lost_ = false;
-    verifier_.reset();
-    return whole;
-  }
-
- private:
-  const Handle handle_;
-  std::mutex mutex_;
-  std::optional<Verifier> verifier_;
-  bool lost_ = false;
-};
+using Handle = NfsHandle;
 
 NfsFile& of(PoolFile& file) noexcept { return static_cast<NfsFile&>(file); }
 
@@ -106,6 +59,7 @@ class NfsSession : public PoolSession {
       root_ = found.handle;
       directories_.clear();
     }
+    has_links_ = TRY(attributes(root_, deadline)).nlink > 0;
     return {};
   }
 
@@ -190,14 +144,44 @@ class NfsSession : public PoolSession {
   Result<Found> look_up(const Handle& directory, std::string_view name, Deadline deadline);
   Result<Found> find_handle(std::string_view path, Deadline deadline);
   Result<Handle> directory_at(std::string_view path, Deadline deadline);
+  Result<void> list_in(const Handle& directory,
+                       const std::function<bool(const PoolEntry&)>& visit, Deadline deadline);
+  Result<void> list_statuses_in(
+      const Handle& directory,
+      const std::function<bool(const PoolEntry&, const PoolStatus&)>& visit, Deadline deadline);
   // Puts a piece on its way; the request is to be told of its answer.
   using Start = std::function<Result<void>(Piece, std::shared_ptr<PoolGovernor::Request>)>;
   Result<void> transfer(PoolWay way, std::uint64_t size, std::size_t most, const Start& start,
                         Deadline deadline);
-  void forget_directories() { directories_.clear(); }
+  [[nodiscard]] bool is_remembered(std::string_view path) const;  // or one above it
+  void forget(std::string_view path);
+  Result<void> check_root(Deadline deadline);
+  Result<void> check_dir(const post_op_attr& directory, nfsstat3 status, const char* what) {
+    return has_links_ ? check_in(directory, status, what) : check(status, what);
+  }
 
-  // `act` with the handle of the directory of `path` and the name in it; once more when a handle that was
-  // remembered proves stale.
+  // `act` with the handle of a directory; once more when one that was remembered, of it or of one above, leads to a
+  // directory that is not there any more. `may_repeat`: whether it has done nothing yet that would be done twice.
+  template <class Act, class MayRepeat>
+  auto in_directory(std::string_view path, Act act, MayRepeat may_repeat, Deadline deadline)
+      -> decltype(act(std::declval<const Handle&>())) {
+    const bool remembered = is_remembered(path);
+    const auto once = [&]() -> decltype(act(std::declval<const Handle&>())) {
+      return act(TRY(directory_at(path, deadline)));
+    };
+    auto acted = once();
+    if (acted.ok() || acted.error().code != ESTALE || !may_repeat()) return acted;
+    if (remembered) {
+      forget(path);
+      acted = once();
+      if (acted.ok() || acted.error().code != ESTALE) return acted;
+    }
+    // Whether it is the root that is not there any more.
+    TRY(check_root(deadline));
+    return acted;
+  }
+
+  // The same with the directory of `path` and the name in it.
   template <class Act>
   auto at(std::string_view path, Act act, Deadline deadline)
       -> decltype(act(std::declval<const Handle&>(), std::declval<std::string&>())) {
@@ -205,17 +189,16 @@ class NfsSession : public PoolSession {
     if (path.empty()) return fail(EINVAL, "pool: the root has no name");
     const auto [directory, name_view] = split_pool_path(path);
     std::string name(name_view);
-    const bool remembered = directories_.find(std::string(directory)) != directories_.end();
-    auto acted = act(TRY(directory_at(directory, deadline)), name);
-    if (acted.ok() || acted.error().code != ESTALE || !remembered) return acted;
-    forget_directories();
-    return act(TRY(directory_at(directory, deadline)), name);
+    return in_directory(
+        directory, [&](const Handle& handle) { return act(handle, name); }, [] { return true; },
+        deadline);
   }
 
   const std::shared_ptr<PoolGovernor> governor_;
   NfsConnection connection_;
   Handle root_;
   std::string below_export_;
+  bool has_links_ = false;  // the server counts those of directories
   std::size_t most_read_ = kMostAtOnce;
   std::size_t most_written_ = kMostAtOnce;
   std::unordered_map<std::string, KnownDirectory> directories_;
@@ -319,7 +302,9 @@ Result<Found> NfsSession::look_up(const Handle& directory, std::string_view name
   Handle handle = TRY(call<LOOKUP3res>(
       rpc_nfs3_lookup_async, args,
       [&](const LOOKUP3res& answer) -> Result<Handle> {
-        TRY(check(answer.status, "pool: LOOKUP"));
+        if (answer.status != NFS3_OK)
+          TRY(check_dir(answer.LOOKUP3res_u.resfail.dir_attributes, answer.status,
+                        "pool: LOOKUP"));
         status = status_of(answer.LOOKUP3res_u.resok.obj_attributes);
         return handle_of(answer.LOOKUP3res_u.resok.object);
       },
@@ -350,9 +335,28 @@ Result<Handle> NfsSession::directory_at(std::string_view path, Deadline deadline
   const Handle parent = TRY(directory_at(above, deadline));
   Found found = TRY(look_up(parent, name, deadline));
   if (found.status.kind != PoolKind::kDirectory) return fail(ENOTDIR, "pool: no directory");
-  if (directories_.size() >= kMostDirectories) forget_directories();
+  if (directories_.size() >= kMostDirectories) directories_.clear();
   directories_[std::string(path)] = {.handle = found.handle, .since = now};
   return std::move(found.handle);
+}
+
+bool NfsSession::is_remembered(std::string_view path) const {
+  for (; !path.empty(); path = split_pool_path(path).first)
+    if (directories_.count(std::string(path)) > 0) return true;
+  return false;
+}
+
+void NfsSession::forget(std::string_view path) {
+  for (; !path.empty(); path = split_pool_path(path).first)
+    directories_.erase(std::string(path));
+}
+
+// Nothing can be had of a session whose own directory has gone; of what it has removed a server may tell the attributes.
+Result<void> NfsSession::check_root(Deadline deadline) {
+  const Result<Found> any = look_up(root_, kPoolService, deadline);
+  if (any.ok() || any.error().code != ESTALE) return {};
+  connection_.close();
+  return fail(ENOTCONN, "pool: its directory is not there any more");
 }
 
 // ---- bytes
@@ -449,7 +453,7 @@ Result<void> NfsSession::write_parts(PoolFile& file, std::uint64_t offset, std::
     if (when == PoolWrite::kNow && put.committed != FILE_SYNC)
       return fail(EBADMSG, "pool: the server does not write to its disk when told to");
     if (put.committed != FILE_SYNC) {
-      Verifier verifier;
+      NfsVerifier verifier;
       std::copy_n(put.verf, verifier.size(), verifier.begin());
       of(file).wrote(verifier);
     }
@@ -491,11 +495,11 @@ Result<void> NfsSession::write_parts(PoolFile& file, std::uint64_t offset, std::
 Result<void> NfsSession::commit(PoolFile& file, Deadline deadline) {
   COMMIT3args args{};
   args.file = raw(of(file).handle());
-  const Verifier verifier = TRY(call<COMMIT3res>(
+  const NfsVerifier verifier = TRY(call<COMMIT3res>(
       rpc_nfs3_commit_async, args,
-      [](const COMMIT3res& answer) -> Result<Verifier> {
+      [](const COMMIT3res& answer) -> Result<NfsVerifier> {
         TRY(check(answer.status, "pool: COMMIT"));
-        Verifier copy;
+        NfsVerifier copy;
         std::copy_n(answer.COMMIT3res_u.resok.verf, copy.size(), copy.begin());
         return copy;
       },
@@ -506,13 +510,6 @@ Result<void> NfsSession::commit(PoolFile& file, Deadline deadline) {
 }
 
 // ---- changes
-
-sattr3 with_mode(std::uint32_t mode) noexcept {
-  sattr3 attributes{};
-  attributes.mode.set_it = 1;
-  attributes.mode.set_mode3_u.mode = mode & 07777;
-  return attributes;
-}
 
 Result<PoolFilePtr> NfsSession::create(std::string_view path, std::uint32_t mode,
                                        Deadline deadline) {
@@ -528,7 +525,9 @@ Result<PoolFilePtr> NfsSession::create(std::string_view path, std::uint32_t mode
         Handle handle = TRY(call<CREATE3res>(
             rpc_nfs3_create_async, args,
             [&](const CREATE3res& answer) -> Result<Handle> {
-              TRY(check(answer.status, "pool: CREATE"));
+              if (answer.status != NFS3_OK)
+                TRY(check_dir(answer.CREATE3res_u.resfail.dir_wcc.after, answer.status,
+                              "pool: CREATE"));
               const CREATE3resok& made = answer.CREATE3res_u.resok;
               status = status_of(made.obj_attributes);
               if (made.obj.handle_follows == 0) return Handle();
@@ -557,7 +556,11 @@ Result<void> NfsSession::link(PoolFile& file, std::string_view to, Deadline dead
         args.link.name = name.data();
         return call<LINK3res>(
             rpc_nfs3_link_async, args,
-            [](const LINK3res& answer) { return check(answer.status, "pool: LINK"); },
+            [this](const LINK3res& answer) -> Result<void> {
+              if (answer.status == NFS3_OK) return {};
+              return check_dir(answer.LINK3res_u.resfail.linkdir_wcc.after, answer.status,
+                               "pool: LINK");
+            },
             deadline);
       },
       deadline);
@@ -577,7 +580,12 @@ Result<void> NfsSession::rename(std::string_view from, std::string_view to, Dead
               args.to.name = name.data();
               return call<RENAME3res>(
                   rpc_nfs3_rename_async, args,
-                  [](const RENAME3res& answer) { return check(answer.status, "pool: RENAME"); },
+                  [this](const RENAME3res& answer) -> Result<void> {
+                    if (answer.status == NFS3_OK) return {};
+                    const RENAME3resfail& refused = answer.RENAME3res_u.resfail;
+                    TRY(check_dir(refused.fromdir_wcc.after, answer.status, "pool: RENAME"));
+                    return check_dir(refused.todir_wcc.after, answer.status, "pool: RENAME");
+                  },
                   deadline);
             },
             deadline);
@@ -611,7 +619,11 @@ Result<void> NfsSession::make_directory(std::string_view path, std::uint32_t mod
         args.attributes = with_mode(mode);
         return call<MKDIR3res>(
             rpc_nfs3_mkdir_async, args,
-            [](const MKDIR3res& answer) { return check(answer.status, "pool: MKDIR"); },
+            [this](const MKDIR3res& answer) -> Result<void> {
+              if (answer.status == NFS3_OK) return {};
+              return check_dir(answer.MKDIR3res_u.resfail.dir_wcc.after, answer.status,
+                               "pool: MKDIR");
+            },
             deadline);
       },
       deadline);
@@ -631,7 +643,7 @@ Result<void> NfsSession::remove_directory(std::string_view path, Deadline deadli
       },
       deadline);
   // A directory that is made anew has another handle.
-  if (removed.ok()) forget_directories();
+  if (removed.ok()) directories_.clear();
   return removed;
 }
 
@@ -639,7 +651,24 @@ Result<void> NfsSession::list(std::string_view path,
                               const std::function<bool(const PoolEntry&)>& visit,
                               Deadline deadline) {
   TRY(check_pool_path(path));
-  const Handle directory = TRY(directory_at(path, deadline));
+  bool visited = false;
+  return in_directory(
+      path,
+      [&](const Handle& directory) {
+        return list_in(
+            directory,
+            [&](const PoolEntry& entry) {
+              visited = true;
+              return visit(entry);
+            },
+            deadline);
+      },
+      [&] { return !visited; }, deadline);
+}
+
+Result<void> NfsSession::list_in(const Handle& directory,
+                                 const std::function<bool(const PoolEntry&)>& visit,
+                                 Deadline deadline) {
   READDIR3args args{};
   args.dir = raw(directory);
   args.count = kListedAtOnce;
@@ -649,8 +678,10 @@ Result<void> NfsSession::list(std::string_view path,
     go_on = TRY(call<READDIR3res>(
         rpc_nfs3_readdir_async, args,
         [&](const READDIR3res& answer) -> Result<bool> {
+          if (answer.status == NFS3ERR_NOENT) return fail(ESTALE, "pool: READDIR");
           TRY(check(answer.status, "pool: READDIR"));
           const READDIR3resok& listed = answer.READDIR3res_u.resok;
+          TRY(check_dir(listed.dir_attributes, answer.status, "pool: READDIR"));
           // libnfs does not align what it allocates for a list.
           entry3 entry{};
           for (const entry3* next = listed.reply.entries; next != nullptr;
@@ -676,7 +707,24 @@ Result<void> NfsSession::list_statuses(
     std::string_view path,
     const std::function<bool(const PoolEntry&, const PoolStatus&)>& visit, Deadline deadline) {
   TRY(check_pool_path(path));
-  const Handle directory = TRY(directory_at(path, deadline));
+  bool visited = false;
+  return in_directory(
+      path,
+      [&](const Handle& directory) {
+        return list_statuses_in(
+            directory,
+            [&](const PoolEntry& entry, const PoolStatus& status) {
+              visited = true;
+              return visit(entry, status);
+            },
+            deadline);
+      },
+      [&] { return !visited; }, deadline);
+}
+
+Result<void> NfsSession::list_statuses_in(
+    const Handle& directory,
+    const std::function<bool(const PoolEntry&, const PoolStatus&)>& visit, Deadline deadline) {
   READDIRPLUS3args args{};
   args.dir = raw(directory);
   args.dircount = kListedAtOnce;
@@ -693,8 +741,10 @@ Result<void> NfsSession::list_statuses(
     go_on = TRY(call<READDIRPLUS3res>(
         rpc_nfs3_readdirplus_async, args,
         [&](const READDIRPLUS3res& answer) -> Result<bool> {
+          if (answer.status == NFS3ERR_NOENT) return fail(ESTALE, "pool: READDIRPLUS");
           TRY(check(answer.status, "pool: READDIRPLUS"));
           const READDIRPLUS3resok& listed = answer.READDIRPLUS3res_u.resok;
+          TRY(check_dir(listed.dir_attributes, answer.status, "pool: READDIRPLUS"));
           entryplus3 entry{};
           for (const entryplus3* next = listed.reply.entries; next != nullptr;
                next = entry.nextentry) {
