@@ -123,7 +123,8 @@ class DirSession : public PoolSession {
   }
 
   Result<PoolFilePtr> create(std::string_view path, std::uint32_t mode,
-                             Deadline /*deadline*/) override {
+                             Deadline deadline) override {
+    TRY(check(deadline));
     UniqueFd fd = TRY(open_beneath(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode & 07777));
     // The umask of a daemon is not the pool's.
     if (::fchmod(fd.get(), mode & 07777) != 0) return fail_errno("pool: chmod");
@@ -152,8 +153,9 @@ class DirSession : public PoolSession {
     return {};
   }
 
-  Result<void> link(PoolFile& file, std::string_view to, Deadline /*deadline*/) override {
+  Result<void> link(PoolFile& file, std::string_view to, Deadline deadline) override {
     const Place place = TRY(place_of(to));
+    TRY(check(deadline));
     const std::string self = "/proc/self/fd/" + std::to_string(fd_of(file));
     if (::linkat(AT_FDCWD, self.c_str(), place.directory.get(), place.name.c_str(),
                  AT_SYMLINK_FOLLOW) == 0)
@@ -162,26 +164,28 @@ class DirSession : public PoolSession {
     return fail(errno == EPERM ? EOPNOTSUPP : errno, "pool: link");
   }
 
-  Result<void> rename(std::string_view from, std::string_view to,
-                      Deadline /*deadline*/) override {
+  Result<void> rename(std::string_view from, std::string_view to, Deadline deadline) override {
     const Place old = TRY(place_of(from));
     const Place place = TRY(place_of(to));
+    TRY(check(deadline));
     if (::renameat(old.directory.get(), old.name.c_str(), place.directory.get(),
                    place.name.c_str()) != 0)
       return fail_errno("pool: rename");
     return {};
   }
 
-  Result<void> remove(std::string_view path, Deadline /*deadline*/) override {
+  Result<void> remove(std::string_view path, Deadline deadline) override {
     const Place place = TRY(place_of(path));
+    TRY(check(deadline));
     if (::unlinkat(place.directory.get(), place.name.c_str(), 0) != 0)
       return fail_errno("pool: unlink");
     return {};
   }
 
   Result<void> make_directory(std::string_view path, std::uint32_t mode,
-                              Deadline /*deadline*/) override {
+                              Deadline deadline) override {
     const Place place = TRY(place_of(path));
+    TRY(check(deadline));
     if (::mkdirat(place.directory.get(), place.name.c_str(), mode & 07777) != 0)
       return fail_errno("pool: mkdir");
     if (::fchmodat(place.directory.get(), place.name.c_str(), mode & 07777, 0) != 0)
@@ -189,8 +193,9 @@ class DirSession : public PoolSession {
     return {};
   }
 
-  Result<void> remove_directory(std::string_view path, Deadline /*deadline*/) override {
+  Result<void> remove_directory(std::string_view path, Deadline deadline) override {
     const Place place = TRY(place_of(path));
+    TRY(check(deadline));
     if (::unlinkat(place.directory.get(), place.name.c_str(), AT_REMOVEDIR) != 0)
       return fail_errno("pool: rmdir");
     return {};
@@ -280,6 +285,7 @@ class DirSession : public PoolSession {
     }
   }
 
+  // Before anything is changed, too: a thread that the kernel lets go after its deadline is nobody's any more.
   static Result<void> check(Deadline deadline) {
     if (std::chrono::steady_clock::now() >= deadline) return fail(ETIMEDOUT, "pool: deadline");
     return {};

@@ -10,7 +10,7 @@
 //
 // Every call takes a deadline. On NFS it ends by then with ETIMEDOUT, and the session is dead: every later call is
 // ENOTCONN, and its owner opens another. In a directory the kernel may hold the calling thread for longer: who
-// owns the thread gives it up.
+// owns the thread gives it up, and what it still does changes nothing, beside the one call that the kernel held.
 //
 // Errors that each call may give: ETIMEDOUT, ENOTCONN (as above), EIO, ESTALE (the file or its directory is not
 // there any more), EACCES, EBADMSG (the server said what it may not say; nothing of it is used). Others are named

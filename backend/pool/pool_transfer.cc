@@ -17,6 +17,8 @@ static_assert(PoolSession::kMostAtOnce % kPoolChunk == 0);
 constexpr int kWriteTries = 3;
 constexpr std::uint32_t kDirectoryMode = 0755;
 constexpr std::uint32_t kServiceMode = 0644;
+// Of the name of a temporary that becomes a record of checksums.
+constexpr const char* kSumsSuffix = ".sums";
 
 bool is_missing(const Error& error) noexcept { return error.code == ENOENT; }
 
@@ -151,23 +153,56 @@ Result<void> write_sums(PoolSession& session, const PoolSums& sums,
       session, path, [&] { return session.rename(temporary, path, deadline); }, deadline);
 }
 
-// What an earlier try under the same number has come to. nullopt: nothing that helps, and nothing is left of it.
-Result<std::optional<Published>> finish_earlier_try(PoolSession& session,
-                                                    const PoolSource& source,
-                                                    const std::string& temporary,
+Result<void> remove_if_there(PoolSession& session, const std::string& path, Deadline deadline) {
+  const Result<void> removed = session.remove(path, deadline);
+  if (!removed.ok() && !is_missing(removed.error()) && removed.error().code != ESTALE)
+    return removed;
+  return {};
+}
+
+PoolSums sums_of(const PoolSource& source, const PoolStatus& status) {
+  return {.fileid = status.fileid,
+          .path_hash = pool_path_hash(source.path),
+          .size = status.size,
+          .mtime = status.mtime,
+          .uid = source.uid,
+          .gid = source.gid,
+          .mode = source.mode,
+          .keep = source.keep,
+          .chunk_crc32c = {source.chunk_crc32c.begin(), source.chunk_crc32c.end()}};
+}
+
+// Whether it is what an earlier try has published. Its number alone does not tell: what was published of the name before
+// may have it, too.
+Result<bool> is_of_earlier_try(PoolSession& session, const PoolSource& source,
+                               const PoolStatus& standing, Deadline deadline) {
+  const auto& files = source.earlier_files;
+  if (std::find(files.begin(), files.end(), standing.fileid) == files.end()) return false;
+  const Result<std::optional<PoolSums>> sums = find_sums(session, standing, deadline);
+  if (!sums.ok() && sums.error().code != EILSEQ) return sums.error();
+  return sums.ok() && *sums && **sums == sums_of(source, standing);
+}
+
+// Removes what earlier tries have left, so that a LINK or a RENAME of theirs that is still to come finds nothing; only
+// then it is known what they came to. nullopt: none has published it.
+Result<std::optional<PoolStatus>> end_earlier_tries(PoolSession& session,
+                                                    const PoolSource& source, const Uuid& node,
                                                     Deadline deadline) {
-  const Result<PoolStatus> ours = session.status(temporary, deadline);
-  if (!ours.ok() && !is_missing(ours.error())) return ours.error();
-  std::optional<Published> published;
-  if (ours.ok()) {
-    const Result<PoolStatus> standing = session.status(source.path, deadline);
-    if (!standing.ok() && !is_missing(standing.error()) && standing.error().code != ENOTDIR)
-      return standing.error();
-    if (standing.ok() && standing->fileid == ours->fileid)
-      published = Published{.status = *standing};
-    TRY(session.remove(temporary, deadline));
+  for (const std::uint64_t number : source.earlier_tries) {
+    const std::string temporary = pool_temporary_path(node, number);
+    TRY(remove_if_there(session, temporary + kSumsSuffix, deadline));
+    TRY(remove_if_there(session, temporary, deadline));
   }
-  return published;
+  if (source.earlier_files.empty()) return std::optional<PoolStatus>{};
+  const Result<PoolStatus> standing = session.status(source.path, deadline);
+  if (!standing.ok()) {
+    if (is_missing(standing.error()) || standing.error().code == ENOTDIR)
+      return std::optional<PoolStatus>{};
+    return standing.error();
+  }
+  if (!TRY(is_of_earlier_try(session, source, *standing, deadline)))
+    return std::optional<PoolStatus>{};
+  return std::optional<PoolStatus>(*standing);
 }
 
 Result<Published> link_into_place(PoolSession& session, PoolFile& file,
@@ -180,6 +215,8 @@ Result<Published> link_into_place(PoolSession& session, PoolFile& file,
   if (linked.error().code != EEXIST) return linked.error();
   const PoolStatus standing = TRY(session.status(path, deadline));
   const bool is_other = standing.fileid != status.fileid;
+  if (is_other && TRY(is_of_earlier_try(session, source, standing, deadline)))
+    return Published{.status = standing};
   // Nobody can read one whose checksums are damaged.
   const Result<std::optional<PoolSums>> sums = find_sums(session, standing, deadline);
   const bool is_useless = !sums.ok() && sums.error().code == EILSEQ;
@@ -230,14 +267,17 @@ Result<Prepared> prepare_publication(PoolSession& session, const PoolSource& sou
   if (const Result<PoolStatus> above = session.status(directory, deadline);
       !above.ok() && is_missing(above.error()))
     TRY(make_directories(session, directory, deadline));
-  const std::string temporary = pool_temporary_path(node, number);
-  const auto create = [&] { return session.create(temporary, source.mode, deadline); };
-  Result<PoolFilePtr> made = below(session, temporary, create, deadline);
-  if (!made.ok() && made.error().code == EEXIST) {
-    if (const auto earlier = TRY(finish_earlier_try(session, source, temporary, deadline)))
-      return Prepared{.file = nullptr, .status = earlier->status};
-    made = create();
+  if (const auto published = TRY(end_earlier_tries(session, source, node, deadline)))
+    return Prepared{.file = nullptr, .status = *published};
+  std::uint64_t stood = 0;
+  if (source.replaces) {
+    const Result<PoolStatus> standing = session.status(source.path, deadline);
+    if (standing.ok()) stood = standing->fileid;
   }
+  const std::string temporary = pool_temporary_path(node, number);
+  const Result<PoolFilePtr> made = below(
+      session, temporary, [&] { return session.create(temporary, source.mode, deadline); },
+      deadline);
   if (!made.ok()) return made.error();
   PoolFile& file = **made;
 
@@ -248,28 +288,20 @@ Result<Prepared> prepare_publication(PoolSession& session, const PoolSource& sou
   if (status.ok() && status->size != source.size)
     status = fail(EBADMSG, "pool: a written file has another size");
   if (status.ok()) {
-    const PoolSums sums{
-        .fileid = status->fileid,
-        .path_hash = pool_path_hash(source.path),
-        .size = status->size,
-        .mtime = status->mtime,
-        .uid = source.uid,
-        .gid = source.gid,
-        .mode = source.mode,
-        .keep = source.keep,
-        .chunk_crc32c = {source.chunk_crc32c.begin(), source.chunk_crc32c.end()}};
     // Whoever finds the name finds these, too.
     if (const Result<void> told =
-            write_sums(session, sums, temporary + ".sums", PoolWrite::kNow, deadline);
+            write_sums(session, sums_of(source, *status), temporary + kSumsSuffix,
+                       PoolWrite::kNow, deadline);
         !told.ok())
       status = told.error();
   }
   // Of a file that was not published they say nothing, and go when its number is used again.
   if (!status.ok()) {
+    static_cast<void>(session.remove(temporary + kSumsSuffix, deadline).ok());
     static_cast<void>(session.remove(temporary, deadline).ok());
     return status.error();
   }
-  return Prepared{.file = std::move(*made), .status = *status};
+  return Prepared{.file = *made, .status = *status, .standing = stood};
 }
 
 Result<Published> finish_publication(PoolSession& session, const PoolSource& source,
@@ -353,7 +385,7 @@ Result<PoolStatus> describe_directory(PoolSession& session, std::string_view pat
                       .keep = false,
                       .chunk_crc32c = {}};
   // A server that starts anew may lose it; then it is as if nobody had said it.
-  TRY(write_sums(session, sums, pool_temporary_path(node, number) + ".sums",
+  TRY(write_sums(session, sums, pool_temporary_path(node, number) + kSumsSuffix,
                  PoolWrite::kAtCommit, deadline));
   return status;
 }

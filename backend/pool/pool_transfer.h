@@ -31,6 +31,10 @@ struct PoolSource {
   bool keep = false;       // it is not to be evicted from the pool
   // A name that does not tell what is in it: what stands there is replaced. Otherwise the first stays.
   bool replaces = false;
+  // The numbers of earlier tries, which may not have ended yet, and those of files on the pool that one of them may have
+  // published though nobody heard of it.
+  std::vector<std::uint64_t> earlier_tries = {};
+  std::vector<std::uint64_t> earlier_files = {};
 };
 
 struct Published {
@@ -44,10 +48,13 @@ struct Published {
 struct Prepared {
   PoolFilePtr file;  // null: an earlier try has published it
   PoolStatus status;
+  // Where the name is to be replaced: the number of the file that it stood for then; 0: none.
+  std::uint64_t standing = 0;
 };
 
 // The two steps of a publication, so that its number can be noted before anybody finds the name. `number` is used for
-// this file alone by this node, also when it is tried again: a try whose answer was lost is recognised by it.
+// this try alone by this node: what is still to come of an earlier one does not touch this one's files, and cannot give
+// the name any more when prepare_publication() returns. An earlier try whose answer was lost is recognised.
 // Directories of the path are made. Errors: EILSEQ (the bytes are not the sealed ones; nothing was published), EAGAIN
 // (the server started anew too often), ENOSPC, EDQUOT, EROFS, EOPNOTSUPP (no hard links), and those of any call.
 [[nodiscard]] Result<Prepared> prepare_publication(PoolSession& session,

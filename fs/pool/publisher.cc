@@ -36,6 +36,8 @@ struct Publisher::Candidate {
   bool keep = false;
   UniqueFd fd = {};
   std::vector<std::uint32_t> chunk_crc32c = {};
+  std::uint64_t number = 0;  // of this try
+  PublishTries::Tries earlier = {};
 
   [[nodiscard]] PoolSource source() const {
     return {.path = shared.path,
@@ -46,7 +48,9 @@ struct Publisher::Candidate {
             .gid = gid,
             .mode = mode,
             .keep = keep,
-            .replaces = !shared.is_block};
+            .replaces = !shared.is_block,
+            .earlier_tries = earlier.numbers,
+            .earlier_files = earlier.files};
   }
 };
 
@@ -356,14 +360,21 @@ Result<Publisher::Outcome> Publisher::publish_found(Candidate&& found, Batch& ba
   // Whoever hangs in a write may hold on to it for longer than this call.
   const auto file = std::make_shared<Candidate>(std::move(found));
   if (TRY(core_.catalog.find_tombstone(file->shared.path))) return Outcome::kLater;
+  file->number = TRY(core_.catalog.next_id());
+  file->earlier = tries_.begin(file->object, file->number);
+  // It may have been noted by an earlier run.
+  if (const auto noted = TRY(core_.catalog.find_pool_copy(file->inode->number));
+      noted && noted->path_hash == file->shared.path_hash)
+    file->earlier.files.push_back(noted->fileid);
   const auto deadline = SteadyClock::now() + kCallDeadline +
                         std::chrono::milliseconds(file->stamp.size / (kSlowestRate / 1000));
   const Result<Prepared> prepared = service_.client().call<Prepared>(
       PoolClass::kBackground, deadline,
       [file, node = service_.node()](PoolSession& session, Deadline until) {
-        return prepare_publication(session, file->source(), node, file->object, until);
+        return prepare_publication(session, file->source(), node, file->number, until);
       });
-  // What was prepared is found by the next try.
+  if (prepared.ok())
+    tries_.prepared(file->object, file->number, prepared->status.fileid, prepared->standing);
   if (!batch.wait_for_turn(ticket)) return Outcome::kLater;
   // From here on whoever takes the name away knows what to take away there.
   if (prepared.ok() && !TRY(note_copy(*file, prepared->status))) return Outcome::kLater;
@@ -373,21 +384,26 @@ Result<Publisher::Outcome> Publisher::publish_found(Candidate&& found, Batch& ba
                           [file, prepared = *prepared, node = service_.node()](
                               PoolSession& session, Deadline until) {
                             return finish_publication(session, file->source(), prepared, node,
-                                                      file->object, until);
+                                                      file->number, until);
                           })
                     : Result<Published>(prepared.error());
   if (!published.ok()) {
     const Error& error = published.error();
     // An open, or the scrub, finds out what it is.
-    if (error.code == EILSEQ || error.code == ENODATA) return Outcome::kGone;
+    if (error.code == EILSEQ || error.code == ENODATA) {
+      tries_.forget(file->object);
+      return Outcome::kGone;
+    }
     // The pool has something else in the way of its path.
     if (error.code == ENOTDIR || error.code == EISDIR || error.code == EINVAL) {
       log_warn("pool: not published path=\"{}\" step=\"{}\" errno={}", file->shared.path,
                error.what, error.code);
+      tries_.forget(file->object);
       return Outcome::kGone;
     }
     return error;
   }
+  tries_.forget(file->object);
   const Outcome outcome = TRY(record(*file, *published, prepared->status.fileid));
   batch.done(ticket);
   if (published->is_duplicate) {
@@ -395,11 +411,7 @@ Result<Publisher::Outcome> Publisher::publish_found(Candidate&& found, Batch& ba
   } else {
     published_.fetch_add(1, std::memory_order_relaxed);
     published_bytes_.fetch_add(file->stamp.size, std::memory_order_relaxed);
-    if (published->replaced != 0)
-      service_.tell({.change = PoolChange::kRemoved,
-                     .path_hash = file->shared.path_hash,
-                     .fileid = published->replaced,
-                     .size = 0});
+    tell_replaced(*file, *published);
     service_.tell({.change = PoolChange::kPublished,
                    .path_hash = file->shared.path_hash,
                    .fileid = published->status.fileid,
@@ -407,6 +419,20 @@ Result<Publisher::Outcome> Publisher::publish_found(Candidate&& found, Batch& ba
     describe_directories(file->shared, file->directory);
   }
   return outcome;
+}
+
+// What the name stood for, also before earlier tries, one of which may have replaced it and not been heard of again.
+void Publisher::tell_replaced(const Candidate& file, const Published& published) {
+  std::vector<std::uint64_t> replaced = file.earlier.replaced;
+  if (published.replaced != 0) replaced.push_back(published.replaced);
+  std::sort(replaced.begin(), replaced.end());
+  replaced.erase(std::unique(replaced.begin(), replaced.end()), replaced.end());
+  for (const std::uint64_t fileid : replaced)
+    if (fileid != published.status.fileid)
+      service_.tell({.change = PoolChange::kRemoved,
+                     .path_hash = file.shared.path_hash,
+                     .fileid = fileid,
+                     .size = 0});
 }
 
 // Whether the inode has the name, and the bytes, that were found. The caller holds its lock.

@@ -20,6 +20,7 @@
 #include "backend/pool/pool_transfer.h"
 #include "fs/node/core.h"
 #include "fs/pool/pool_counts.h"
+#include "fs/pool/publish_tries.h"
 #include "fs/pool/shared_name.h"
 
 namespace kvcachefs {
@@ -72,6 +73,7 @@ class Publisher {
     std::optional<PoolCopy> copy;
   };
   Result<Standing> look_again(const Candidate& file);
+  void tell_replaced(const Candidate& file, const Published& published);
   static void put_copy(const Candidate& file, const Standing& standing,
                        const PoolStatus& status, Edit& edit);
   Result<bool> is_at_its_path(const Candidate& file);
@@ -86,6 +88,7 @@ class Publisher {
 
   Core& core_;
   PoolService& service_;
+  PublishTries tries_;
   std::atomic<std::uint64_t> published_{0};
   std::atomic<std::uint64_t> published_bytes_{0};
   std::atomic<std::uint64_t> duplicates_{0};

@@ -169,29 +169,93 @@ TEST_P(PoolTransfer, ManyNodesPublishOneName) {
 
 TEST_P(PoolTransfer, ATryWhoseAnswerWasLostIsRecognised) {
   const Local local(random_bytes(1000));
-  // As it is left when the LINK was made and its answer never came.
-  const std::string temporary = pool_temporary_path(kNode, 7);
-  ASSERT_OK(make_directories(*session_, temporary.substr(0, temporary.rfind('/')), soon()));
-  const Result<PoolFilePtr> file = session_->create(temporary, 0640, soon());
-  ASSERT_OK(file);
-  const std::string bytes = local.bytes();
-  ASSERT_OK(
-      session_->write(**file, 0, std::as_bytes(std::span(bytes)), PoolWrite::kNow, soon()));
-  ASSERT_OK(session_->link(**file, "block", soon()));
-  const Result<Published> published = put(local, "block", 7);
-  ASSERT_OK(published);
-  EXPECT_FALSE(published->is_duplicate);
-  EXPECT_EQ((*file)->status().fileid, published->status.fileid);
-  EXPECT_EQ(0u, temporaries());
+  // As it is left when the LINK was made and its answer never came, and when all was done.
+  for (const bool is_cut_short : {true, false}) {
+    PoolSource source = local.as(is_cut_short ? "block" : "other");
+    const Result<Prepared> prepared = prepare_publication(*session_, source, kNode, 7, soon());
+    ASSERT_OK(prepared);
+    if (is_cut_short) {
+      ASSERT_OK(session_->link(*prepared->file, source.path, soon()));
+    } else {
+      ASSERT_OK(finish_publication(*session_, source, *prepared, kNode, 7, soon()));
+    }
+    source.earlier_tries = {7};
+    source.earlier_files = {prepared->status.fileid};
+    const Result<Published> published = publish(*session_, source, kNode, 8, soon());
+    ASSERT_OK(published);
+    EXPECT_FALSE(published->is_duplicate);
+    EXPECT_EQ(prepared->status.fileid, published->status.fileid);
+    EXPECT_EQ(0u, published->replaced);
+    EXPECT_EQ(0u, temporaries());
+  }
 }
 
-TEST_P(PoolTransfer, AnUnfinishedTryIsWrittenAnew) {
+TEST_P(PoolTransfer, ALateTryDoesNotTouchTheNextOne) {
+  const Local old(random_bytes(500));
+  const Local local(random_bytes(300'000));
+  for (const bool replaces : {false, true}) {
+    const std::string path = replaces ? "config.json" : "block";
+    PoolSource source = local.as(path);
+    source.replaces = replaces;
+    if (replaces) {
+      ASSERT_OK(put(old, path, 1));
+    }
+    // One has come so far when its time is over; the next one begins.
+    const Result<Prepared> first = prepare_publication(*session_, source, kNode, 7, soon());
+    ASSERT_OK(first);
+    source.earlier_tries = {7};
+    source.earlier_files = {first->status.fileid};
+    const Result<Prepared> second = prepare_publication(*session_, source, kNode, 8, soon());
+    ASSERT_OK(second);
+    EXPECT_EQ(1u, temporaries()) << "what the first has left is gone";
+    // What was still to come of the first one.
+    EXPECT_FALSE(finish_publication(*session_, source, *first, kNode, 7, soon()).ok());
+    const Result<PoolStatus> standing = session_->status(path, soon());
+    if (replaces) {
+      ASSERT_OK(standing);
+      EXPECT_EQ(500u, standing->size);
+    } else {
+      EXPECT_ERROR(ENOENT, standing);
+    }
+    const Result<Published> published =
+        finish_publication(*session_, source, *second, kNode, 8, soon());
+    ASSERT_OK(published);
+    EXPECT_FALSE(published->is_duplicate);
+    EXPECT_EQ(second->status.fileid, published->status.fileid);
+    const Local copy;
+    const Result<Fetched> fetched = get(path, copy);
+    ASSERT_OK(fetched);
+    EXPECT_TRUE(fetched->sums.has_value());
+    EXPECT_TRUE(copy.bytes() == local.bytes());
+    EXPECT_EQ(0u, temporaries());
+  }
+}
+
+TEST_P(PoolTransfer, AnOlderFileIsNoEarlierTry) {
+  const Local old(random_bytes(1000));
+  const Local local(old.bytes() + "and more");
+  const Result<Published> before = put(old, "config.json", 1);
+  ASSERT_OK(before);
+  PoolSource source = local.as("config.json");
+  source.replaces = true;
+  source.earlier_files = {before->status.fileid};
+  const Result<Published> published = publish(*session_, source, kNode, 2, soon());
+  ASSERT_OK(published);
+  EXPECT_EQ(before->status.fileid, published->replaced);
+  const Local copy;
+  ASSERT_OK(get("config.json", copy));
+  EXPECT_TRUE(copy.bytes() == local.bytes());
+}
+
+TEST_P(PoolTransfer, AnUnfinishedTryGoesWithTheNext) {
   const std::string temporary = pool_temporary_path(kNode, 7);
   ASSERT_OK(make_directories(*session_, temporary.substr(0, temporary.rfind('/')), soon()));
   for (const char* suffix : {"", ".sums"})
     ASSERT_OK(session_->create(temporary + suffix, 0600, soon()));
   const Local local(random_bytes(1000));
-  ASSERT_OK(put(local, "block", 7));
+  PoolSource source = local.as("block");
+  source.earlier_tries = {6, 7};
+  ASSERT_OK(publish(*session_, source, kNode, 8, soon()));
   const Local copy;
   ASSERT_OK(get("block", copy));
   EXPECT_TRUE(copy.bytes() == local.bytes());
