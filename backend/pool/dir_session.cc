@@ -101,6 +101,11 @@ class DirSession : public PoolSession {
     return file_of(TRY(open_beneath(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW)));
   }
 
+  Result<PoolFilePtr> open_to_write(std::string_view path, Deadline deadline) override {
+    TRY(check(deadline));
+    return file_of(TRY(open_beneath(path, O_RDWR | O_NONBLOCK | O_NOFOLLOW)));
+  }
+
   Result<std::uint64_t> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
                                    const PoolSink& sink, Deadline deadline) override {
     std::vector<std::byte> part(

@@ -200,7 +200,7 @@ Result<PoolGarbage> collect_pool_garbage(PoolSession& session, UnixNanos now, Ea
     TRY(sweep_logs(session, node, UINT64_MAX, Clock::now() + each));
     garbage.temporaries += TRY(in_batches(
         [&](Deadline deadline) {
-          return sweep_temporaries(session, node, kMostAtOnce, deadline);
+          return sweep_node(session, node, member.beaten, kMostAtOnce, deadline);
         },
         each));
     const Result<void> gone = session.remove(pool_node_path(node), Clock::now() + each);

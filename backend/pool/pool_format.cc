@@ -87,6 +87,16 @@ std::string below_service(std::string_view path) {
   return fmt::format("{}/{}", kPoolService, path);
 }
 
+std::int64_t seconds_of(UnixNanos now) noexcept {
+  return std::max<std::int64_t>(now, 0) / kNanosPerSecond;
+}
+
+std::string trash_path(std::string_view directory, UnixNanos now, const Uuid& node,
+                       std::uint64_t number) {
+  return below_service(
+      fmt::format("trash/{}/{}-{}-{}", directory, seconds_of(now), format_uuid(node), number));
+}
+
 }  // namespace
 
 std::string encode_pool_superblock(const PoolSuperblock& superblock) {
@@ -104,9 +114,10 @@ Result<PoolSuperblock> decode_pool_superblock(std::string_view text) {
 }
 
 std::string encode_pool_node(const PoolNode& node) {
+  // All are of one length, so that one can be written over another.
   return close(fmt::format(
-      "{}format {}\nnode {}\nincarnation {}\nlease-ms {}\nlog {}\nsize {}\nused {}\nshare "
-      "{}\n",
+      "{}format {}\nnode {}\nincarnation {}\nlease-ms {:010}\nlog {:020}\nsize {:020}\n"
+      "used {:020}\nshare {:020}\n",
       kNodeMagic, kPoolFormat, format_uuid(node.node), format_uuid(node.incarnation),
       node.lease.count(), node.log, node.size, node.used, node.share));
 }
@@ -254,9 +265,15 @@ std::string pool_sums_path(std::uint64_t fileid) {
 }
 
 std::string pool_trash_path(UnixNanos now, const Uuid& node, std::uint64_t number) {
-  const std::int64_t seconds = std::max<std::int64_t>(now, 0) / kNanosPerSecond;
-  return below_service(
-      fmt::format("trash/{}/{}-{}-{}", seconds / 3600, seconds, format_uuid(node), number));
+  return trash_path(std::to_string(seconds_of(now) / 3600), now, node, number);
+}
+
+std::string pool_spare_trash_path(UnixNanos now, const Uuid& node, std::uint64_t number) {
+  return trash_path("spare", now, node, number);
+}
+
+std::optional<std::uint64_t> parse_pool_trash_hour(std::string_view name) noexcept {
+  return number_of<std::uint64_t>(name);
 }
 
 std::optional<std::uint64_t> parse_pool_trash_name(std::string_view name) noexcept {

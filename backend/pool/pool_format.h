@@ -109,6 +109,12 @@ inline constexpr std::size_t kMostPoolSums = (std::size_t{16} << 20) + 4096;
 // `now`: by the server's clock.
 [[nodiscard]] std::string pool_trash_path(UnixNanos now, const Uuid& node,
                                           std::uint64_t number);
+// The same in the directory that is always there.
+[[nodiscard]] std::string pool_spare_trash_path(UnixNanos now, const Uuid& node,
+                                                std::uint64_t number);
+// The hour since 1970 of a directory of the trash. nullopt: it is none of an hour.
+[[nodiscard]] std::optional<std::uint64_t> parse_pool_trash_hour(
+    std::string_view name) noexcept;
 // When it was put there, in seconds since 1970, from its name. nullopt: it is no name of ours.
 [[nodiscard]] std::optional<std::uint64_t> parse_pool_trash_name(
     std::string_view name) noexcept;

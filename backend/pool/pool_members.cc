@@ -16,6 +16,7 @@ constexpr std::uint32_t kServiceMode = 0644;
 // Records of a log that are read at once.
 constexpr std::size_t kReadAtOnce = 64 * 1024;
 constexpr std::size_t kMostMembers = 4096;
+constexpr std::uint64_t kMostLogsAtOnce = 16;
 static_assert(kReadAtOnce % kPoolLogRecordBytes == 0);
 
 std::span<const std::byte> bytes_of(const std::string& text) {
@@ -38,6 +39,10 @@ Result<PoolSuperblock> read_superblock(PoolSession& session, Deadline deadline) 
 bool is_of_file(const Error& error) noexcept {
   return error.code == ENOENT || error.code == ENOTDIR || error.code == EISDIR ||
          error.code == ESTALE || error.code == EACCES;
+}
+
+bool is_of_room(const Error& error) noexcept {
+  return error.code == ENOSPC || error.code == EDQUOT;
 }
 
 std::string service(std::string_view name) {
@@ -77,13 +82,35 @@ Result<void> check_pool(PoolSession& session, const Uuid& pool, Deadline deadlin
   return standing.error();
 }
 
-Result<UnixNanos> beat(PoolSession& session, const PoolNode& node, Deadline deadline) {
+Result<PoolBeat> beat(PoolSession& session, const PoolNode& node, Deadline deadline) {
   const std::string path = pool_node_path(node.node);
   const std::string temporary = path + ".new";
-  const PoolFilePtr file =
-      TRY(write_anew(session, temporary, encode_pool_node(node), PoolWrite::kNow, deadline));
-  TRY(session.rename(temporary, path, deadline));
-  return TRY(session.status(*file, deadline)).mtime;
+  const std::string text = encode_pool_node(node);
+  Result<PoolFilePtr> file = write_anew(session, temporary, text, PoolWrite::kNow, deadline);
+  if (file.ok()) {
+    if (const Result<void> moved = session.rename(temporary, path, deadline); !moved.ok())
+      file = moved.error();
+  }
+  const bool is_full = !file.ok() && is_of_room(file.error());
+  if (is_full) {
+    static_cast<void>(session.remove(temporary, deadline).ok());
+    file = TRY(session.open_to_write(path, deadline));
+    TRY(session.write(**file, 0, bytes_of(text), PoolWrite::kNow, deadline));
+  }
+  if (!file.ok()) return file.error();
+  return PoolBeat{.at = TRY(session.status(**file, deadline)).mtime, .is_full = is_full};
+}
+
+// It may be written over just now: a second look tells.
+Result<PoolMember> read_member(PoolSession& session, const Uuid& node, Deadline deadline) {
+  Result<PoolNode> told = fail(EBADMSG, "pool: a node's heartbeat");
+  for (int looks = 0; looks < 2 && !told.ok(); ++looks) {
+    const PoolFilePtr file = TRY(session.open(pool_node_path(node), deadline));
+    told = decode_pool_node(TRY(read_text(session, *file, deadline)));
+    if (told.ok() && told->node == node)
+      return PoolMember{.node = *told, .beaten = file->status().mtime};
+  }
+  return fail(EBADMSG, "pool: a node's heartbeat");
 }
 
 Result<std::vector<PoolMember>> list_members(PoolSession& session, Deadline deadline) {
@@ -97,15 +124,11 @@ Result<std::vector<PoolMember>> list_members(PoolSession& session, Deadline dead
       deadline));
   std::vector<PoolMember> members;
   for (const Uuid& node : nodes) {
-    const Result<PoolFilePtr> file = session.open(pool_node_path(node), deadline);
-    if (!file.ok() && is_of_file(file.error())) continue;
-    if (!file.ok()) return file.error();
-    const Result<std::string> text = read_text(session, **file, deadline);
-    if (!text.ok() && is_of_file(text.error())) continue;
-    if (!text.ok()) return text.error();
-    const Result<PoolNode> told = decode_pool_node(*text);
-    if (told.ok() && told->node == node)
-      members.push_back({.node = *told, .beaten = (*file)->status().mtime});
+    const Result<PoolMember> member = read_member(session, node, deadline);
+    if (member.ok()) members.push_back(*member);
+    // What does not read is of this file alone.
+    if (!member.ok() && !is_of_file(member.error()) && member.error().code != EBADMSG)
+      return member.error();
   }
   return members;
 }
@@ -127,27 +150,38 @@ Result<std::uint64_t> next_pool_log(PoolSession& session, const Uuid& node, Dead
 
 Result<void> PoolLogWriter::append(PoolSession& session, std::vector<PoolLogRecord> records,
                                    Deadline deadline) {
+  if (bytes_ + records.size() * kPoolLogRecordBytes > kMostBytes) give_up_log();
   std::string bytes;
+  std::uint64_t sequence = sequence_;
   for (PoolLogRecord& record : records) {
-    record.sequence = ++sequence_;
+    record.sequence = ++sequence;
     bytes += encode_pool_log_record(record);
   }
-  if (bytes_ + bytes.size() > kMostBytes) give_up_log();
   if (file_ == nullptr) {
     Result<PoolFilePtr> file =
         session.create(pool_log_path(node_, log_), kServiceMode, deadline);
-    if (!file.ok()) {
-      give_up_log();
-      return file.error();
-    }
+    // One that is there is of somebody's who was thought to have given up.
+    if (!file.ok() && file.error().code == EEXIST) give_up_log();
+    if (!file.ok()) return file.error();
     file_ = std::move(file).value();
   }
-  const Result<void> written =
-      session.write(*file_, bytes_, bytes_of(bytes), PoolWrite::kNow, deadline);
+  const Result<void> written = write(session, bytes, deadline);
+  // The place that they did not find is still theirs.
+  if (!written.ok() && is_of_room(written.error())) return written;
+  sequence_ = sequence;
   bytes_ += bytes.size();
   // What of it is there nobody knows: readers find a gap in the next log.
   if (!written.ok()) give_up_log();
   return written;
+}
+
+Result<void> PoolLogWriter::write(PoolSession& session, const std::string& bytes,
+                                  Deadline deadline) {
+  TRY(session.write(*file_, bytes_, bytes_of(bytes), PoolWrite::kNow, deadline));
+  // Others remove the logs of a node that was silent for long, and nobody reads what goes there then.
+  if (TRY(session.status(*file_, deadline)).nlink == 0 && file_->status().nlink > 0)
+    return fail(ESTALE, "pool: the change log was removed");
+  return {};
 }
 
 void PoolLogWriter::give_up_log() {
@@ -159,7 +193,9 @@ void PoolLogWriter::give_up_log() {
 Result<bool> PoolLogReader::read(PoolSession& session, std::uint64_t log,
                                  const std::function<void(const PoolLogRecord&)>& visit,
                                  Deadline deadline) {
-  if (!began_ || log < log_) {
+  // Those of a node that could not append for long: there are none of most numbers.
+  const bool is_far = log > log_ && log - log_ > kMostLogsAtOnce;
+  if (!began_ || log < log_ || is_far) {
     const bool missed = began_;
     const Result<PoolStatus> status = session.status(pool_log_path(node_, log), deadline);
     if (!status.ok() && !is_of_file(status.error())) return status.error();

@@ -27,9 +27,13 @@ namespace kvcachefs {
 [[nodiscard]] Result<void> check_pool(PoolSession& session, const Uuid& pool,
                                       Deadline deadline);
 
-// Says that the node lives. The time by the server's clock.
-[[nodiscard]] Result<UnixNanos> beat(PoolSession& session, const PoolNode& node,
-                                     Deadline deadline);
+struct PoolBeat {
+  UnixNanos at = 0;      // by the server's clock
+  bool is_full = false;  // there was no room for a new file: it was written over the last one
+};
+// Says that the node lives.
+[[nodiscard]] Result<PoolBeat> beat(PoolSession& session, const PoolNode& node,
+                                    Deadline deadline);
 
 struct PoolMember {
   PoolNode node;
@@ -52,8 +56,9 @@ class PoolLogWriter {
   PoolLogWriter(const Uuid& node, std::uint64_t log) : node_(node), log_(log) {}
   // Of the heartbeat: it goes up by one when a log is full.
   [[nodiscard]] std::uint64_t log() const noexcept { return log_; }
-  // Gives each its sequence. What a call that failed has written may be read, or not; it is not written again, and
-  // readers notice.
+  // Gives each its sequence. Errors: ENOSPC, EDQUOT (the same records, and others behind them, may be appended again: they
+  // get the same sequences and the same place); ESTALE (somebody has removed the log) and others: what the call has
+  // written may be read, or not, it is not written again, and readers notice.
   Result<void> append(PoolSession& session, std::vector<PoolLogRecord> records,
                       Deadline deadline);
 
@@ -61,6 +66,8 @@ class PoolLogWriter {
   void give_up_log();
 
  private:
+  Result<void> write(PoolSession& session, const std::string& bytes, Deadline deadline);
+
   Uuid node_;
   std::uint64_t log_;
   PoolFilePtr file_;

@@ -16,6 +16,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kCallDeadline{2};
 constexpr std::chrono::seconds kSweepEvery{10};
+constexpr std::chrono::seconds kSweepFullEvery{2};
+// Until all have heard of an eviction, or know that they hear nothing; and how late a rename into the trash may come.
+constexpr std::chrono::seconds kAllHaveHeard{15};
+constexpr int kRefusals = 3;             // in a row
 constexpr std::size_t kMostSwept = 256;  // files in one round
 constexpr std::size_t kMostTold = 1024;  // records of one append
 
@@ -49,6 +53,20 @@ PoolClient::Open PoolService::checked(PoolClient::Open open,
     if (pool) TRY(check_pool(*session, *pool, deadline));
     return session;
   };
+}
+
+void PoolService::found_full() noexcept {
+  full_until_.store(monotonic_now() + nanos(kFullFor), std::memory_order_relaxed);
+}
+
+bool PoolService::is_full() const noexcept {
+  return monotonic_now() < full_until_.load(std::memory_order_relaxed);
+}
+
+std::chrono::nanoseconds PoolService::trash_time(std::chrono::nanoseconds longest_lease,
+                                                 bool is_full) {
+  return is_full ? std::min(2 * longest_lease, longest_lease + kAllHaveHeard)
+                 : 2 * longest_lease;
 }
 
 PoolService::~PoolService() { stop(); }
@@ -149,7 +167,7 @@ void PoolService::run() {
       append();
       if (Clock::now() - beaten_ >= kBeatEvery) beat();
       follow();
-      if (Clock::now() - swept_ >= kSweepEvery) sweep();
+      if (Clock::now() - swept_ >= (is_full() ? kSweepFullEvery : kSweepEvery)) sweep();
     }
     lock.lock();
     changed_.wait_for(lock, kFollowEvery,
@@ -169,7 +187,9 @@ void PoolService::join() {
         return join_pool(session, node, deadline);
       });
   if (!joined.ok()) {
-    if (!is_refusal(joined.error().code)) {
+    // A server that lies once does not refuse.
+    refusals_ = is_refusal(joined.error().code) ? refusals_ + 1 : 0;
+    if (refusals_ < kRefusals) {
       cannot_join(joined.error());
       return;
     }
@@ -181,8 +201,9 @@ void PoolService::join() {
   }
   const Result<std::uint64_t> log = call<std::uint64_t>(
       [node](PoolSession& session, Deadline deadline) -> Result<std::uint64_t> {
-        // Those of the last run: nobody goes on with them.
-        static_cast<void>(TRY(sweep_temporaries(session, node, kMostSwept, deadline)));
+        // Those of the last run: nobody goes on with them. What cannot be removed is in nobody's way.
+        static_cast<void>(
+            sweep_temporaries(session, node, INT64_MAX, kMostSwept, deadline).ok());
         return next_pool_log(session, node, deadline);
       });
   if (!log.ok()) {
@@ -221,7 +242,8 @@ void PoolService::append() {
         untold_.begin() + static_cast<std::ptrdiff_t>(std::min(untold_.size(), kMostTold));
     records.assign(untold_.begin(), end);
   }
-  if (records.empty()) return;
+  // Each try of which nobody hears an answer costs a log.
+  if (records.empty() || !client_.is_up()) return;
   // The thread of a call that hangs may outlive this one: it has a writer of its own.
   auto writer = std::make_shared<PoolLogWriter>(*log_);
   const Result<void> told =
@@ -233,9 +255,11 @@ void PoolService::append() {
     const std::lock_guard lock(mutex_);
     untold_.erase(untold_.begin(),
                   untold_.begin() + static_cast<std::ptrdiff_t>(records.size()));
-  } else {
-    // What has come of it is not known: others find a gap, and forget.
+  } else if (told.error().code == ETIMEDOUT || told.error().code == ENOTCONN) {
+    // It may still be under way, and what comes of it is not known: others find a gap, and forget.
     log_->give_up_log();
+  } else {
+    *log_ = *writer;
   }
 }
 
@@ -250,17 +274,18 @@ void PoolService::beat() {
     node.used = used_;
     node.share = share_;
   }
-  const Result<UnixNanos> beaten =
-      call<UnixNanos>([node](PoolSession& session, Deadline deadline) {
+  const Result<PoolBeat> beaten =
+      call<PoolBeat>([node](PoolSession& session, Deadline deadline) {
         return kvcachefs::beat(session, node, deadline);
       });
   if (!beaten.ok()) return;
   beaten_ = Clock::now();
   {
     const std::lock_guard lock(mutex_);
-    server_ahead_ns_ = *beaten - monotonic_now();
+    server_ahead_ns_ = beaten->at - monotonic_now();
     heard_ = true;
   }
+  if (beaten->is_full) found_full();
   const Result<std::vector<PoolMember>> members = call<std::vector<PoolMember>>(
       [](PoolSession& session, Deadline deadline) { return list_members(session, deadline); });
   if (members.ok()) meet(*members);
@@ -293,9 +318,22 @@ void PoolService::meet(const std::vector<PoolMember>& members) {
     living_ = std::move(living);
     members_ = members;
   }
+  note_silence(members);
   if (!is_new) return;
   follow();  // from here on
   missed_something();
+}
+
+// How long each has said nothing, by our own clock, too: the server's may be set.
+void PoolService::note_silence(const std::vector<PoolMember>& members) {
+  std::map<Uuid, Silence> silent;
+  for (const PoolMember& member : members) {
+    const auto known = silent_.find(member.node.node);
+    const bool is_same = known != silent_.end() && known->second.beaten == member.beaten;
+    silent.emplace(member.node.node,
+                   is_same ? known->second : Silence{member.beaten, Clock::now()});
+  }
+  silent_ = std::move(silent);
 }
 
 void PoolService::follow() {
@@ -351,28 +389,35 @@ void PoolService::sweep() {
   }
   if (living.empty() || now == 0) return;
   std::chrono::nanoseconds longest = options_.lease;
-  std::vector<Uuid> forgotten;
+  std::vector<PoolMember> forgotten;
   for (const PoolMember& member : members) {
-    if (now - member.beaten < nanos(kForgottenAfter)) {
+    const Uuid& node = member.node.node;
+    const auto silent = silent_.find(node);
+    const bool is_silent =
+        silent != silent_.end() && Clock::now() - silent->second.since >= options_.dead_after;
+    if (now - member.beaten < nanos(kForgottenAfter) || !is_silent) {
       longest = std::max<std::chrono::nanoseconds>(longest, member.node.lease);
-    } else if (owner_of(format_uuid(member.node.node), living) == options_.node) {
-      forgotten.push_back(member.node.node);
+    } else if (owner_of(format_uuid(node), living) == options_.node) {
+      forgotten.push_back(member);
     }
   }
   const Uuid own = options_.node;
   const std::uint64_t log = log_->log();
   const bool is_mine = owner_of(kPoolService, living) == options_.node;
+  const std::int64_t kept = nanos(trash_time(longest, is_full()));
   const Result<bool> swept =
       call<bool>([=](PoolSession& session, Deadline deadline) -> Result<bool> {
+        make_trash_directories(session, now, deadline);
         bool all = true;
-        if (is_mine)
-          all = TRY(sweep_trash(session, now - 2 * nanos(longest), kMostSwept, deadline)).all;
+        if (is_mine) all = TRY(sweep_trash(session, now - kept, kMostSwept, deadline)).all;
         // Somebody may still be reading the last one.
         TRY(sweep_logs(session, own, log - 1, deadline));
-        for (const Uuid& node : forgotten) {
-          TRY(sweep_logs(session, node, UINT64_MAX, deadline));
-          const Swept left = TRY(sweep_temporaries(session, node, kMostSwept, deadline));
-          if (left.all) TRY(session.remove(pool_node_path(node), deadline));
+        // Of tries that nobody has come back to.
+        const UnixNanos old = now - nanos(kForgottenAfter);
+        static_cast<void>(sweep_temporaries(session, own, old, kMostSwept, deadline).ok());
+        for (const PoolMember& member : forgotten) {
+          static_cast<void>(
+              TRY(sweep_node(session, member.node.node, member.beaten, kMostSwept, deadline)));
         }
         return all;
       });

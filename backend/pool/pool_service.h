@@ -62,6 +62,7 @@ class PoolService {
   static constexpr std::chrono::seconds kMissFollowed{60};
   static constexpr std::chrono::seconds kMissUnfollowed{2};
   static constexpr std::size_t kMostUntold = 65'536;
+  static constexpr std::chrono::seconds kFullFor{10};
 
   PoolService(PoolClient::Open open, Options options);
   ~PoolService();
@@ -89,6 +90,13 @@ class PoolService {
   void tell(const PoolLogRecord& record);
   // By the server's clock; 0: it was never heard.
   [[nodiscard]] UnixNanos server_now() const;
+  // Somebody found no room there just now. It holds for kFullFor: so long its trash is kept for no longer than it must.
+  void found_full() noexcept;
+  [[nodiscard]] bool is_full() const noexcept;
+  // How long what was evicted stays in the trash, of which others may have said that it is there: they granted leases
+  // until they heard of it. A full pool has no room for more than these.
+  [[nodiscard]] static std::chrono::nanoseconds trash_time(
+      std::chrono::nanoseconds longest_lease, bool is_full);
   // The living nodes, this one included; empty until it has joined.
   [[nodiscard]] std::vector<Uuid> living() const;
   // Of the living nodes. Empty until it is known who lives.
@@ -111,6 +119,7 @@ class PoolService {
   void append();
   void beat();
   void meet(const std::vector<PoolMember>& members);
+  void note_silence(const std::vector<PoolMember>& members);
   void follow();
   void sweep();
   void missed_something();
@@ -133,6 +142,13 @@ class PoolService {
   // Of the thread.
   std::unique_ptr<PoolLogWriter> log_;
   std::map<Uuid, Peer> peers_;
+  // The last heartbeat of each, and since when it is that.
+  struct Silence {
+    UnixNanos beaten = 0;
+    std::chrono::steady_clock::time_point since;
+  };
+  std::map<Uuid, Silence> silent_;
+  int refusals_ = 0;  // tries to join in a row that came to one
   std::chrono::steady_clock::time_point beaten_{};
   std::chrono::steady_clock::time_point swept_{};
 
@@ -149,6 +165,7 @@ class PoolService {
   std::uint64_t share_ = 0;
   std::atomic<std::uint64_t> grown_{0};
   std::atomic<bool> joined_{false};
+  std::atomic<std::int64_t> full_until_{0};  // monotonic
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -107,6 +107,10 @@ class PoolSession {
   virtual Result<PoolStatus> status(PoolFile& file, Deadline deadline) = 0;
   // For reading. Errors: as status(); EISDIR, ELOOP (a symlink), EBADMSG (no regular file).
   virtual Result<PoolFilePtr> open(std::string_view path, Deadline deadline) = 0;
+  // One that stands there, for writing over it. Errors: as open(); EROFS.
+  virtual Result<PoolFilePtr> open_to_write(std::string_view path, Deadline deadline) {
+    return open(path, deadline);
+  }
   // Gives `sink` the `size` bytes from `offset` on, in parts of kMostAtOnce at most, in any order, each byte once. How
   // many there were: less only where the file ends.
   virtual Result<std::uint64_t> read_parts(PoolFile& file, std::uint64_t offset,

@@ -1,6 +1,8 @@
 #include "backend/pool/pool_sweep.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <utility>
 
 #include "backend/pool/pool_path.h"
@@ -11,29 +13,54 @@ namespace {
 
 // Of one directory that are looked at in one call.
 constexpr std::size_t kMostListed = 65'536;
+constexpr std::int64_t kHour = 3600 * kNanosPerSecond;
 
 bool is_gone(const Error& error) noexcept {
   return error.code == ENOENT || error.code == ESTALE;
 }
 
-struct Listed {
-  std::string name;
-  std::uint64_t fileid = 0;
+bool is_full(const Error& error) noexcept {
+  return error.code == ENOSPC || error.code == EDQUOT;
+}
+
+bool is_no_directory(const Error& error) noexcept {
+  return error.code == ENOTDIR || is_gone(error);
+}
+
+// The server, or the way to it, rather than a file.
+bool is_of_pool(const Error& error) noexcept {
+  return error.code == ETIMEDOUT || error.code == ENOTCONN || error.code == EROFS;
+}
+
+// What takes longer goes on with the next call, rather than that this one takes the pool for dead.
+class Allowance {
+ public:
+  explicit Allowance(Deadline deadline) {
+    const auto now = std::chrono::steady_clock::now();
+    until_ = now + (deadline - now) / 2;
+  }
+  [[nodiscard]] bool is_used_up() const { return std::chrono::steady_clock::now() >= until_; }
+
+ private:
+  Deadline until_;
 };
 
+std::string temporaries_of(const Uuid& node) {
+  return std::string(split_pool_path(pool_temporary_path(node, 0)).first);
+}
+
 // Empty where no directory stands.
-Result<std::vector<Listed>> list_some(PoolSession& session, const std::string& directory,
-                                      Deadline deadline) {
-  std::vector<Listed> found;
+Result<std::vector<std::string>> list_some(PoolSession& session, const std::string& directory,
+                                           Deadline deadline) {
+  std::vector<std::string> found;
   const Result<void> listed = session.list(
       directory,
       [&](const PoolEntry& entry) {
-        found.push_back({.name = std::string(entry.name), .fileid = entry.fileid});
+        found.emplace_back(entry.name);
         return found.size() < kMostListed;
       },
       deadline);
-  const bool is_none = !listed.ok() && listed.error().code == ENOTDIR;
-  if (!listed.ok() && !is_none && !is_gone(listed.error())) return listed.error();
+  if (!listed.ok() && !is_no_directory(listed.error())) return listed.error();
   return found;
 }
 
@@ -43,16 +70,48 @@ Result<void> remove_if_there(PoolSession& session, const std::string& path, Dead
   return {};
 }
 
+// A file whose time is over, and then its checksums, if they are its own: a server gives the number of a removed file to
+// the next one, whose checksums may stand there by now.
+Result<void> remove_trash(PoolSession& session, const std::string& path, Deadline deadline) {
+  const Result<PoolStatus> status = session.status(path, deadline);
+  if (!status.ok() && is_gone(status.error())) return {};
+  if (!status.ok()) return status.error();
+  if (status->kind == PoolKind::kDirectory) return {};  // nobody of us has put it there
+  TRY(remove_if_there(session, path, deadline));
+  // It stays under another name.
+  if (status->nlink > 1) return {};
+  const Result<std::optional<PoolSums>> sums = find_sums(session, *status, deadline);
+  const bool is_useless = !sums.ok() && sums.error().code == EILSEQ;
+  if (!sums.ok() && !is_useless) return sums.error();
+  if (!is_useless && !*sums) return {};
+  return remove_if_there(session, pool_sums_path(status->fileid), deadline);
+}
+
 }  // namespace
+
+void make_trash_directories(PoolSession& session, UnixNanos now, Deadline deadline) {
+  for (const std::string& path :
+       {pool_trash_path(now, Uuid{}, 0), pool_trash_path(now + kHour, Uuid{}, 0),
+        pool_spare_trash_path(now, Uuid{}, 0)})
+    static_cast<void>(make_directories(session, split_pool_path(path).first, deadline).ok());
+}
 
 Result<void> put_into_trash(PoolSession& session, std::string_view path, std::uint64_t fileid,
                             UnixNanos now, const Uuid& node, std::uint64_t number,
                             Deadline deadline) {
-  const std::string trash = pool_trash_path(now, node, number);
-  TRY(make_directories(session, split_pool_path(trash).first, deadline));
   if (TRY(session.status(path, deadline)).fileid != fileid)
     return fail(ESTALE, "pool: another file stands there");
-  TRY(session.rename(path, trash, deadline));
+  std::string trash = pool_trash_path(now, node, number);
+  Result<void> put = session.rename(path, trash, deadline);
+  if (!put.ok() && put.error().code == ENOENT) {
+    put = make_directories(session, split_pool_path(trash).first, deadline);
+    if (put.ok()) put = session.rename(path, trash, deadline);
+  }
+  if (!put.ok() && is_full(put.error())) {
+    trash = pool_spare_trash_path(now, node, number);
+    put = session.rename(path, trash, deadline);
+  }
+  TRY(put);
   const PoolStatus moved = TRY(session.status(trash, deadline));
   if (moved.fileid == fileid) return {};
   // Replaced in between. Where its name was taken again meanwhile, that one stays.
@@ -68,54 +127,79 @@ Result<Swept> sweep_trash(PoolSession& session, UnixNanos before, std::size_t mo
   const std::string trash = std::string(kPoolService) + "/trash";
   const auto limit =
       static_cast<std::uint64_t>(std::max<std::int64_t>(before, 0) / kNanosPerSecond);
+  const Allowance allowance(deadline);
   Swept swept;
-  for (const Listed& hour : TRY(list_some(session, trash, deadline))) {
-    const std::string directory = trash + "/" + hour.name;
+  for (const std::string& hour : TRY(list_some(session, trash, deadline))) {
+    const std::string directory = trash + "/" + hour;
     bool empty = true;
-    for (const Listed& file : TRY(list_some(session, directory, deadline))) {
-      const std::optional<std::uint64_t> since = parse_pool_trash_name(file.name);
+    for (const std::string& file : TRY(list_some(session, directory, deadline))) {
+      const std::optional<std::uint64_t> since = parse_pool_trash_name(file);
       if (!since || *since >= limit) {
         empty = false;
         continue;
       }
-      if (swept.files >= most) {
+      if (swept.files >= most || allowance.is_used_up()) {
         swept.all = false;
         return swept;
       }
-      TRY(remove_if_there(session, directory + "/" + file.name, deadline));
-      TRY(remove_if_there(session, pool_sums_path(file.fileid), deadline));
-      ++swept.files;
+      const Result<void> removed = remove_trash(session, directory + "/" + file, deadline);
+      if (!removed.ok() && is_of_pool(removed.error())) return removed.error();
+      // One that cannot be removed does not keep the others.
+      if (removed.ok()) ++swept.files;
+      if (!removed.ok()) empty = false;
     }
-    // Somebody may be putting a file there: then it stays.
-    if (empty) static_cast<void>(session.remove_directory(directory, deadline).ok());
+    // Those that files may still come to stay: a full pool has no room for others.
+    const auto number = parse_pool_trash_hour(hour);
+    if (empty && number && *number < limit / 3600)
+      static_cast<void>(session.remove_directory(directory, deadline).ok());
   }
   return swept;
 }
 
-Result<Swept> sweep_temporaries(PoolSession& session, const Uuid& node, std::size_t most,
-                                Deadline deadline) {
-  const std::string mine = pool_temporary_path(node, 0);
-  const std::string directory(split_pool_path(mine).first);
-  Swept swept;
-  for (const Listed& file : TRY(list_some(session, directory, deadline))) {
-    if (swept.files >= most) {
-      swept.all = false;
-      return swept;
-    }
-    TRY(remove_if_there(session, directory + "/" + file.name, deadline));
+Result<Swept> sweep_temporaries(PoolSession& session, const Uuid& node, UnixNanos before,
+                                std::size_t most, Deadline deadline) {
+  const std::string directory = temporaries_of(node);
+  const Allowance allowance(deadline);
+  std::vector<std::string> old;
+  bool all = true;
+  const Result<void> listed = session.list_statuses(
+      directory,
+      [&](const PoolEntry& entry, const PoolStatus& status) {
+        if (status.kind == PoolKind::kDirectory || status.mtime >= before) return true;
+        all = old.size() < most;
+        if (all) old.emplace_back(entry.name);
+        return all;
+      },
+      deadline);
+  if (!listed.ok() && !is_no_directory(listed.error())) return listed.error();
+  Swept swept{.files = 0, .all = all};
+  for (const std::string& file : old) {
+    if (allowance.is_used_up()) return Swept{.files = swept.files, .all = false};
+    TRY(remove_if_there(session, directory + "/" + file, deadline));
     ++swept.files;
   }
-  static_cast<void>(session.remove_directory(directory, deadline).ok());
+  return swept;
+}
+
+Result<Swept> sweep_node(PoolSession& session, const Uuid& node, UnixNanos beaten,
+                         std::size_t most, Deadline deadline) {
+  const Result<PoolStatus> heartbeat = session.status(pool_node_path(node), deadline);
+  if (!heartbeat.ok() && !is_gone(heartbeat.error())) return heartbeat.error();
+  if (heartbeat.ok() && heartbeat->mtime != beaten) return Swept{};
+  TRY(sweep_logs(session, node, UINT64_MAX, deadline));
+  const Swept swept = TRY(sweep_temporaries(session, node, INT64_MAX, most, deadline));
+  if (!swept.all) return swept;
+  static_cast<void>(session.remove_directory(temporaries_of(node), deadline).ok());
+  TRY(remove_if_there(session, pool_node_path(node), deadline));
   return swept;
 }
 
 Result<void> sweep_logs(PoolSession& session, const Uuid& node, std::uint64_t below,
                         Deadline deadline) {
   const std::string directory(split_pool_path(pool_log_path(node, 0)).first);
-  for (const Listed& file : TRY(list_some(session, directory, deadline))) {
-    const std::optional<std::uint64_t> log = parse_pool_log_name(file.name, node);
-    if (log && *log < below)
-      TRY(remove_if_there(session, directory + "/" + file.name, deadline));
+  for (const std::string& file : TRY(list_some(session, directory, deadline))) {
+    const std::optional<std::uint64_t> log = parse_pool_log_name(file, node);
+    if (log && *log < below) TRY(remove_if_there(session, directory + "/" + file, deadline));
   }
   return {};
 }

@@ -18,6 +18,10 @@
 
 namespace kvcachefs {
 
+// Makes the directories of the trash for this hour and the next, and the one for when there is no room for others: what
+// is evicted from a full pool finds them there. What cannot be made is not.
+void make_trash_directories(PoolSession& session, UnixNanos now, Deadline deadline);
+
 // Puts the file at `path` into the trash if it has this number still. `now`: by the server's clock; `number`: not used
 // by this node in that second. Errors: ENOENT, ESTALE (another file stands there by now: it stays), and those of any
 // call.
@@ -30,17 +34,24 @@ struct Swept {
   bool all = true;  // false: there is more, for the next call
 };
 
-// Removes at most `most` files that were put into the trash before `before` (server's clock), with their checksums.
+// Removes at most `most` files that were put into the trash before `before` (server's clock), with their checksums,
+// unless these are of another file by now, or the file has another name.
 [[nodiscard]] Result<Swept> sweep_trash(PoolSession& session, UnixNanos before,
                                         std::size_t most, Deadline deadline);
 
-// Removes at most `most` unfinished files of a node: of the own one at a start, of another when it is dead.
+// Removes at most `most` unfinished files of a node that nobody has written to since `before` (server's clock).
 [[nodiscard]] Result<Swept> sweep_temporaries(PoolSession& session, const Uuid& node,
-                                              std::size_t most, Deadline deadline);
+                                              UnixNanos before, std::size_t most,
+                                              Deadline deadline);
 
 // Removes a node's change logs with numbers below `below`.
 [[nodiscard]] Result<void> sweep_logs(PoolSession& session, const Uuid& node,
                                       std::uint64_t below, Deadline deadline);
+
+// Removes what a dead node has left, its heartbeat last, and at most `most` files of it. `beaten`: the time of its last
+// heartbeat; one that beat since then lives, and nothing of it goes. Others may do the same at once.
+[[nodiscard]] Result<Swept> sweep_node(PoolSession& session, const Uuid& node, UnixNanos beaten,
+                                       std::size_t most, Deadline deadline);
 
 // Names the sharing out among these nodes, in whatever order.
 [[nodiscard]] std::uint64_t pool_share(std::vector<Uuid> nodes);

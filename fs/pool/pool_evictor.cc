@@ -73,7 +73,8 @@ void PoolEvictor::look() {
   used_.store(used);
   const auto now = SteadyClock::now();
   if (!evictors.all_agree || counted == 0 || now < hopeless_until_) return;
-  if (used <= percent(size_, kHighPercent) && now - looked_for_room_ < kLookForRoomEvery)
+  if (used <= percent(size_, kHighPercent) && now - looked_for_room_ < kLookForRoomEvery &&
+      !service_.is_full())
     return;
   looked_for_room_ = now;
   const Result<std::uint64_t> most = limit(used);
@@ -90,6 +91,8 @@ bool PoolEvictor::is_count_old(std::uint64_t share) const {
   return (is_used_up_ && now >= hopeless_until_) || share != share_ ||
          service_.grown() - grown_at_ >=
              std::max<std::uint64_t>(percent(size_, kCountPercent), 1) ||
+         (service_.is_full() && service_.grown() != grown_at_ &&
+          now - counted_ >= kCountFullEvery) ||
          now - counted_ >= kCountEvery;
 }
 
@@ -178,7 +181,7 @@ void PoolEvictor::evict(std::uint64_t bytes) {
 Result<PoolEvictor::Outcome> PoolEvictor::evict_one(const PoolColdFile& file) {
   const UnixNanos now = service_.server_now();
   const std::uint64_t number = TRY(catalog_.next_id());
-  const Result<Outcome> outcome = service_.client().call<Outcome>(
+  Result<Outcome> outcome = service_.client().call<Outcome>(
       PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
       [file, now, number, node = service_.node()](PoolSession& session,
                                                   Deadline deadline) -> Result<Outcome> {
@@ -195,10 +198,14 @@ Result<PoolEvictor::Outcome> PoolEvictor::evict_one(const PoolColdFile& file) {
       });
   if (!outcome.ok()) {
     const int code = outcome.error().code;
-    if (code == ENOENT || code == ENOTDIR || code == ESTALE) return Outcome::kUsed;
-    return outcome;
+    const bool is_gone = code == ENOENT || code == ENOTDIR || code == ESTALE;
+    if (is_gone && file.fileid != unheard_) return Outcome::kUsed;
+    if (code == ETIMEDOUT || code == ENOTCONN) unheard_ = file.fileid;
+    if (!is_gone) return outcome;
+    outcome = Outcome::kEvicted;
   }
   if (*outcome != Outcome::kEvicted) return outcome;
+  unheard_ = 0;
   const PoolLogRecord record{.change = PoolChange::kEvicted,
                              .path_hash = pool_path_hash(file.path),
                              .fileid = file.fileid,

@@ -42,8 +42,10 @@ class PoolEvictor {
   static constexpr std::chrono::milliseconds kLookEvery{500};
   // What others put there by hand is found then.
   static constexpr std::chrono::hours kCountEvery{1};
-  // Whether the pool's filesystem has the room for its size.
+  // Whether the pool's filesystem has the room for its size; at once when somebody finds that it has not.
   static constexpr std::chrono::seconds kLookForRoomEvery{10};
+  // What was published since is counted then, too, where there is no room for more.
+  static constexpr std::chrono::seconds kCountFullEvery{60};
   // After a round in which nothing could go.
   static constexpr std::chrono::seconds kHopeless{60};
   static constexpr std::chrono::seconds kListDeadline{60};
@@ -78,6 +80,8 @@ class PoolEvictor {
   std::uint64_t grown_at_ = 0;  // service_.grown() then
   SteadyClock::time_point counted_{};
   bool is_used_up_ = true;  // cold_, or there was no count yet
+  // The file of which nobody heard whether it went: it comes next again, and the others are told then.
+  std::uint64_t unheard_ = 0;
   SteadyClock::time_point staying_since_{};
   SteadyClock::time_point looked_for_room_{};
   SteadyClock::time_point hopeless_until_{};

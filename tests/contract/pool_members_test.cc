@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/fakes/expect_result.h"
+#include "tests/fakes/faulty_pool_session.h"
 #include "tests/servers/pool_places.h"
 
 namespace kvcachefs {
@@ -82,12 +83,13 @@ TEST_P(PoolMembers, HeartbeatsAreListed) {
   ASSERT_OK(join_pool(*session_, node_number(1), soon()));
   UnixNanos last = 0;
   for (std::uint64_t log = 1; log < 4; ++log) {
-    const Result<UnixNanos> beaten =
+    const Result<PoolBeat> beaten =
         beat(*session_, {.node = node_number(1), .lease = std::chrono::minutes{1}, .log = log},
              soon());
     ASSERT_OK(beaten);
-    EXPECT_GE(*beaten, last);
-    last = *beaten;
+    EXPECT_GE(beaten->at, last);
+    EXPECT_FALSE(beaten->is_full);
+    last = beaten->at;
   }
   ASSERT_OK(beat(*session_, {.node = node_number(2)}, soon()));
   std::ofstream(below(".kvcachefs/nodes/not-a-node")) << "x";
@@ -165,6 +167,66 @@ TEST_P(PoolMembers, WhatWasMissedIsNoticed) {
     file.put('x');
   }
   EXPECT_EQ(std::nullopt, read(reader, 2));
+}
+
+TEST_P(PoolMembers, AFullPoolIsToldOfWhoLives) {
+  ASSERT_OK(join_pool(*session_, node_number(1), soon()));
+  const auto faults = std::make_shared<testing::PoolFaults>();
+  testing::FaultyPoolSession session(*place_->open(), faults);
+  ASSERT_OK(beat(session, {.node = node_number(1), .log = 1}, soon()));
+  faults->set_full();
+  const Result<PoolBeat> beaten =
+      beat(session, {.node = node_number(1), .log = UINT64_MAX, .used = UINT64_MAX}, soon());
+  ASSERT_OK(beaten);
+  EXPECT_TRUE(beaten->is_full);
+  Result<std::vector<PoolMember>> members = list_members(*session_, soon());
+  ASSERT_OK(members);
+  ASSERT_EQ(1u, members->size());
+  EXPECT_EQ(UINT64_MAX, members->front().node.log);
+  EXPECT_EQ(beaten->at, members->front().beaten);
+  EXPECT_ERROR(ENOENT, beat(session, {.node = node_number(2)}, soon()));
+  faults->clear();
+  const Result<PoolBeat> again = beat(session, {.node = node_number(1), .log = 3}, soon());
+  ASSERT_OK(again);
+  EXPECT_FALSE(again->is_full);
+  EXPECT_EQ(3u, list_members(*session_, soon())->front().node.log);
+}
+
+TEST_P(PoolMembers, ALogThatFoundNoRoomGoesOnWhereItWas) {
+  ASSERT_OK(join_pool(*session_, node_number(1), soon()));
+  const auto faults = std::make_shared<testing::PoolFaults>();
+  testing::FaultyPoolSession session(*place_->open(), faults);
+  PoolLogReader reader(node_number(1));
+  EXPECT_EQ(Hashes{}, read(reader, 1));
+  PoolLogWriter writer(node_number(1), 1);
+  for (const bool is_begun : {false, true}) {
+    faults->set_full();
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_ERROR(ENOSPC, writer.append(session, records(1, 2), soon()));
+      EXPECT_EQ(1u, writer.log());
+    }
+    faults->clear();
+    ASSERT_OK(writer.append(session, records(1, 3), soon()));
+    EXPECT_EQ((Hashes{1, 2, 3}), read(reader, writer.log())) << is_begun;
+  }
+}
+
+TEST_P(PoolMembers, ALogThatOthersHaveRemovedIsNotWrittenAnyMore) {
+  ASSERT_OK(join_pool(*session_, node_number(1), soon()));
+  PoolLogReader reader(node_number(1));
+  EXPECT_EQ(Hashes{}, read(reader, 1));
+  PoolLogWriter writer(node_number(1), 1);
+  ASSERT_OK(writer.append(*session_, records(1, 2), soon()));
+  EXPECT_EQ((Hashes{1, 2}), read(reader, writer.log()));
+  ASSERT_OK((*place_->open())->remove(pool_log_path(node_number(1), 1), soon()));
+  EXPECT_ERROR(ESTALE, writer.append(*session_, records(3, 2), soon()));
+  EXPECT_EQ(2u, writer.log());
+  ASSERT_OK(writer.append(*session_, records(3, 2), soon()));
+  // Who has the removed one open may have read from it what was appended there.
+  const auto told = read(reader, writer.log());
+  EXPECT_TRUE(told == std::nullopt || *told == (Hashes{3, 4, 3, 4}));
+  ASSERT_OK(writer.append(*session_, records(5, 1), soon()));
+  EXPECT_EQ(Hashes{5}, read(reader, writer.log()));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PoolMembers, ::testing::ValuesIn(testing::pool_places()),

@@ -3,17 +3,24 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "backend/base/clock.h"
 #include "tests/fakes/expect_result.h"
+#include "tests/fakes/faulty_pool_session.h"
 #include "tests/servers/pool_places.h"
 
 namespace kvcachefs {
@@ -34,7 +41,9 @@ bool comes_true(const std::function<bool()>& what) {
 class Node {
  public:
   Node(testing::PoolPlace& place, std::uint8_t number)
-      : service_([&place](Deadline) { return place.open(); },
+      : Node([&place](Deadline) { return place.open(); }, number) {}
+  Node(PoolClient::Open open, std::uint8_t number)
+      : service_(std::move(open),
                  {.node = node_number(number), .lease = 1000ms, .dead_after = 4000ms}) {
     service_.on_change = [this](const PoolLogRecord& record) {
       const std::lock_guard lock(mutex_);
@@ -139,6 +148,64 @@ TEST_P(PoolServiceContract, APoolOfAnotherFormatIsNotUsed) {
   Node a(*place_, 1);
   EXPECT_TRUE(comes_true([&] { return a->report().refused.code == EPROTONOSUPPORT; }));
   EXPECT_FALSE(a->report().joined);
+}
+
+TEST_P(PoolServiceContract, AFullPoolKeepsItsNodes) {
+  const auto faults = std::make_shared<testing::PoolFaults>();
+  const auto open = [&](Deadline) -> Result<std::unique_ptr<PoolSession>> {
+    return std::unique_ptr<PoolSession>(
+        std::make_unique<testing::FaultyPoolSession>(TRY(place_->open()), faults));
+  };
+  Node a(open, 1);
+  Node b(open, 2);
+  ASSERT_TRUE(comes_true([&] { return a->living().size() == 2 && b->living().size() == 2; }));
+  ASSERT_TRUE(comes_true(
+      [&] { return std::filesystem::exists(place_->root() + "/.kvcachefs/trash/spare"); }));
+  faults->set_full();
+  const auto session = place_->open();
+  ASSERT_OK(session);
+  const auto beats = [&] {
+    std::map<Uuid, UnixNanos> out;
+    const Result<std::vector<PoolMember>> members = list_members(**session, testing::soon());
+    EXPECT_OK(members);
+    for (const PoolMember& member : *members) out[member.node.node] = member.beaten;
+    return out;
+  };
+  const std::map<Uuid, UnixNanos> before = beats();
+  ASSERT_EQ(2U, before.size());
+  a->tell({.change = PoolChange::kEvicted, .path_hash = 7});
+  EXPECT_TRUE(comes_true([&] {
+    const std::map<Uuid, UnixNanos> now = beats();
+    return now.size() == 2 && std::all_of(now.begin(), now.end(), [&](const auto& node) {
+             return node.second > before.at(node.first);
+           });
+  }));
+  EXPECT_EQ(2U, a->living().size());
+  EXPECT_EQ(1U, a->report().waiting);
+  faults->clear();
+  EXPECT_TRUE(comes_true([&] { return b.has_heard(7) && a->report().waiting == 0; }));
+}
+
+TEST_P(PoolServiceContract, AServerThatLiesOnceDoesNotRefuse) {
+  const auto faults = std::make_shared<testing::PoolFaults>();
+  const auto open = [&](Deadline) -> Result<std::unique_ptr<PoolSession>> {
+    return std::unique_ptr<PoolSession>(
+        std::make_unique<testing::FaultyPoolSession>(TRY(place_->open()), faults));
+  };
+  std::atomic<int> lies{0};
+  faults->set([&](std::string_view call, std::string_view path) {
+    return call == "open" && path == pool_superblock_path() && ++lies <= 2 ? EBADMSG : 0;
+  });
+  Node a(open, 1);
+  EXPECT_TRUE(comes_true([&] { return a->report().joined; }));
+  EXPECT_EQ(0, a->report().refused.code);
+  EXPECT_GE(lies, 2);
+}
+
+TEST(PoolTrashTime, IsShorterWhereThereIsNoRoom) {
+  EXPECT_EQ(120s, PoolService::trash_time(60s, false));
+  EXPECT_EQ(75s, PoolService::trash_time(60s, true));
+  EXPECT_EQ(2s, PoolService::trash_time(1s, true));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PoolServiceContract, ::testing::ValuesIn(testing::pool_places()),

@@ -321,6 +321,90 @@ TEST_P(PoolSessionContract, ARemovedFileIsStaleOrReadable) {
   }
 }
 
+TEST_P(PoolSessionContract, ListingsFindWhatWasMadeAnew) {
+  for (const std::string& directory : {std::string(".kvcachefs"), std::string("d")}) {
+    ASSERT_OK(session_->make_directory(directory, 0700, soon()));
+    ASSERT_OK(session_->make_directory(directory + "/e", 0700, soon()));
+    ASSERT_NE(nullptr, make(directory + "/e/old", {}));
+    EXPECT_EQ(std::multiset<std::string>{"old"}, names(directory + "/e"));
+    // By somebody else, below the server and its handles.
+    std::filesystem::remove_all(place_->root() + "/" + directory);
+    std::filesystem::create_directories(place_->root() + "/" + directory + "/e");
+    std::ofstream(place_->root() + "/" + directory + "/e/new") << "x";
+    EXPECT_EQ(std::multiset<std::string>{"new"}, names(directory + "/e"));
+    std::filesystem::remove_all(place_->root() + "/" + directory);
+    std::filesystem::create_directories(place_->root() + "/" + directory + "/e");
+    std::multiset<std::string> found;
+    EXPECT_OK(session_->list_statuses(
+        directory + "/e",
+        [&](const PoolEntry& entry, const PoolStatus&) {
+          found.emplace(entry.name);
+          return true;
+        },
+        soon()));
+    EXPECT_EQ(std::multiset<std::string>{}, found);
+    EXPECT_NE(nullptr, make(directory + "/e/more", {}));
+    std::filesystem::remove_all(place_->root() + "/" + directory);
+    std::filesystem::create_directories(place_->root() + "/" + directory + "/e");
+    EXPECT_OK(session_->make_directory(directory + "/e/f", 0700, soon()));
+  }
+}
+
+TEST_P(PoolSessionContract, OneWhoseDirectoryWasRemovedIsDead) {
+  ASSERT_NE(nullptr, make("f", {}));
+  EXPECT_TRUE(session_->is_alive());
+  std::filesystem::remove_all(place_->root());
+  std::filesystem::create_directory(place_->root());
+  std::ofstream(place_->root() + "/g") << "x";
+  // Where it takes a call to find out, that call says that it is of no use any more.
+  if (session_->is_alive()) {
+    EXPECT_ERROR(ENOTCONN, session_->status("g", soon()));
+  }
+  EXPECT_FALSE(session_->is_alive());
+  const Result<std::unique_ptr<PoolSession>> again = place_->open();
+  ASSERT_OK(again);
+  EXPECT_OK((*again)->status("g", soon()));
+}
+
+TEST_P(PoolSessionContract, NothingIsChangedAfterTheDeadline) {
+  ASSERT_OK(session_->make_directory("d", 0700, soon()));
+  const Bytes bytes = bytes_of(10);
+  const PoolFilePtr file = make("f", bytes);
+  ASSERT_NE(nullptr, file);
+  const Deadline past = std::chrono::steady_clock::now();
+  const auto each = [&](const std::function<Result<void>(PoolSession&)>& call) {
+    const Result<std::unique_ptr<PoolSession>> session = place_->open();
+    ASSERT_OK(session);
+    EXPECT_ERROR(ETIMEDOUT, call(**session));
+  };
+  each([&](PoolSession& s) -> Result<void> {
+    static_cast<void>(TRY(s.create("new", 0600, past)));
+    return {};
+  });
+  each([&](PoolSession& s) { return s.link(*file, "link", past); });
+  each([&](PoolSession& s) { return s.rename("f", "moved", past); });
+  each([&](PoolSession& s) { return s.remove("f", past); });
+  each([&](PoolSession& s) { return s.make_directory("e", 0700, past); });
+  each([&](PoolSession& s) { return s.remove_directory("d", past); });
+  each([&](PoolSession& s) {
+    return s.write(*file, 0, Bytes(10, std::byte{1}), PoolWrite::kNow, past);
+  });
+  EXPECT_EQ((std::multiset<std::string>{"d", "f"}), names(""));
+  EXPECT_EQ(bytes, get("f"));
+}
+
+TEST_P(PoolSessionContract, WritesOverWhatStandsThere) {
+  Bytes expected = bytes_of(100);
+  ASSERT_NE(nullptr, make("f", expected));
+  const Result<PoolFilePtr> file = session_->open_to_write("f", soon());
+  ASSERT_OK(file);
+  const Bytes bytes(50, std::byte{7});
+  EXPECT_OK(session_->write(**file, 0, bytes, PoolWrite::kNow, soon()));
+  std::copy(bytes.begin(), bytes.end(), expected.begin());
+  EXPECT_EQ(expected, get("f"));
+  EXPECT_ERROR(ENOENT, session_->open_to_write("no", soon()));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, PoolSessionContract, ::testing::ValuesIn(testing::pool_places()),
                          [](const auto& each) { return each.param.name; });
 

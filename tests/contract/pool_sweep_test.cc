@@ -1,7 +1,9 @@
 // What goes from a pool, over each kind of pool.
 #include "backend/pool/pool_sweep.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,11 +11,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "backend/pool/pool_members.h"
 #include "backend/pool/pool_transfer.h"
 #include "tests/fakes/expect_result.h"
+#include "tests/fakes/faulty_pool_session.h"
 #include "tests/servers/pool_places.h"
 
 namespace kvcachefs {
@@ -98,14 +103,127 @@ TEST_P(PoolSweep, WhatADeadNodeLeftGoes) {
   const std::string directory = ".kvcachefs/tmp/" + format_uuid(kNode);
   ASSERT_OK(make_directories(*session_, directory, soon()));
   for (std::uint64_t i = 1; i <= 10; ++i) make(pool_temporary_path(kNode, i));
-  Result<Swept> swept = sweep_temporaries(*session_, kNode, 4, soon());
+  const std::string young = pool_temporary_path(kNode, 11);
+  const UnixNanos made = make(young)->status().mtime;
+  const timespec later[2] = {{.tv_sec = 2'000'000'000, .tv_nsec = 0},
+                             {.tv_sec = 2'000'000'000, .tv_nsec = 0}};
+  ASSERT_EQ(0, ::utimensat(AT_FDCWD, below(young).c_str(), later, 0));
+  Result<Swept> swept = sweep_temporaries(*session_, kNode, made + 1, 4, soon());
   ASSERT_OK(swept);
+  EXPECT_EQ(4u, swept->files);
   EXPECT_FALSE(swept->all);
-  swept = sweep_temporaries(*session_, kNode, 100, soon());
+  swept = sweep_temporaries(*session_, kNode, made + 1, 100, soon());
   ASSERT_OK(swept);
   EXPECT_EQ(6u, swept->files);
-  EXPECT_EQ(0u, files_below(".kvcachefs/tmp"));
-  EXPECT_OK(sweep_temporaries(*session_, kNode, 100, soon()));
+  EXPECT_TRUE(swept->all);
+  EXPECT_EQ(1u, files_below(".kvcachefs/tmp")) << "somebody may still be writing it";
+  swept = sweep_temporaries(*session_, kNode, INT64_MAX, 100, soon());
+  ASSERT_OK(swept);
+  EXPECT_EQ(1u, swept->files);
+  EXPECT_OK(sweep_temporaries(*session_, kNode, INT64_MAX, 100, soon()));
+}
+
+TEST_P(PoolSweep, ADeadNodeGoesWithAllThatIsItsOwn) {
+  const Result<PoolBeat> beaten = beat(*session_, {.node = kNode}, soon());
+  ASSERT_OK(beaten);
+  ASSERT_OK(make_directories(*session_, ".kvcachefs/tmp/" + format_uuid(kNode), soon()));
+  for (std::uint64_t i = 1; i <= 30; ++i) {
+    make(pool_temporary_path(kNode, i));
+    make(pool_log_path(kNode, i));
+  }
+  // It has beaten since it was looked at: it lives.
+  ASSERT_OK(sweep_node(*session_, kNode, beaten->at - 1, 100, soon()));
+  EXPECT_EQ(30u, files_below(".kvcachefs/tmp"));
+  EXPECT_EQ(30u, files_below(".kvcachefs/log"));
+  EXPECT_EQ(1u, files_below(".kvcachefs/nodes"));
+  // Several do it at once, and find what is gone already.
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      const Result<std::unique_ptr<PoolSession>> session = place_->open();
+      ASSERT_OK(session);
+      for (bool all = false; !all;) {
+        const Result<Swept> swept = sweep_node(**session, kNode, beaten->at, 7, soon());
+        ASSERT_OK(swept);
+        all = swept->all;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const char* directory : {"tmp", "log", "nodes"})
+    EXPECT_EQ(0u, files_below(std::string(".kvcachefs/") + directory)) << directory;
+}
+
+TEST_P(PoolSweep, ChecksumsOfAnotherFileStay) {
+  const auto describe = [&](const PoolStatus& status) {
+    const std::string path = pool_sums_path(status.fileid);
+    ASSERT_OK(make_directories(*session_, path.substr(0, path.rfind('/')), soon()));
+    ASSERT_OK(write_anew(
+        *session_, path,
+        encode_pool_sums({.fileid = status.fileid, .mtime = status.mtime, .chunk_crc32c = {}}),
+        PoolWrite::kNow, soon()));
+  };
+  const auto has_sums = [&](const PoolStatus& status) {
+    return std::filesystem::exists(below(pool_sums_path(status.fileid)));
+  };
+  // Its own; those of another file that has its number by now; and of one that has another name.
+  const PoolStatus own = make("own")->status();
+  describe(own);
+  const PoolStatus reused = make("reused")->status();
+  PoolStatus other = reused;
+  ++other.mtime;
+  describe(other);
+  const PoolFilePtr file = make("linked");
+  describe(file->status());
+  ASSERT_OK(session_->link(*file, "still-there", soon()));
+  std::uint64_t number = 0;
+  for (const auto& [name, status] :
+       {std::pair{"own", own}, {"reused", reused}, {"linked", file->status()}})
+    ASSERT_OK(put_into_trash(*session_, name, status.fileid, kNow, kNode, ++number, soon()));
+  const Result<Swept> swept = sweep_trash(*session_, kNow + kNanosPerSecond, 100, soon());
+  ASSERT_OK(swept);
+  EXPECT_EQ(3u, swept->files);
+  EXPECT_FALSE(has_sums(own));
+  EXPECT_TRUE(has_sums(reused));
+  EXPECT_TRUE(has_sums(file->status()));
+}
+
+TEST_P(PoolSweep, WhatCannotBeRemovedDoesNotKeepTheRest) {
+  const auto faults = std::make_shared<testing::PoolFaults>();
+  testing::FaultyPoolSession session(*place_->open(), faults);
+  for (std::uint64_t i = 1; i <= 5; ++i)
+    ASSERT_OK(
+        put_into_trash(*session_, "f", make("f")->status().fileid, kNow, kNode, i, soon()));
+  const std::string stays = pool_trash_path(kNow, kNode, 3);
+  faults->set([&](std::string_view call, std::string_view path) {
+    return call == "remove" && path == stays ? EACCES : 0;
+  });
+  const Result<Swept> swept = sweep_trash(session, kNow + kNanosPerSecond, 100, soon());
+  ASSERT_OK(swept);
+  EXPECT_EQ(4u, swept->files);
+  EXPECT_EQ(1u, files_below(".kvcachefs/trash"));
+}
+
+TEST_P(PoolSweep, AFullPoolHasTrashAllTheSame) {
+  const auto faults = std::make_shared<testing::PoolFaults>();
+  testing::FaultyPoolSession session(*place_->open(), faults);
+  constexpr std::int64_t kHours = 3600 * kNanosPerSecond;
+  make_trash_directories(session, kNow, soon());
+  // Empty ones stay for who needs them.
+  ASSERT_OK(sweep_trash(session, kNow - 120 * kNanosPerSecond, 100, soon()));
+  std::vector<PoolFilePtr> files;
+  for (int i = 0; i < 3; ++i) files.push_back(make("f" + std::to_string(i)));
+  faults->set_full();
+  for (std::size_t i = 0; i < files.size(); ++i)
+    EXPECT_OK(put_into_trash(session, "f" + std::to_string(i), files[i]->status().fileid,
+                             kNow + static_cast<std::int64_t>(i) * kHours, kNode, i, soon()));
+  EXPECT_EQ(3u, files_below(".kvcachefs/trash"));
+  EXPECT_EQ(1u, files_below(".kvcachefs/trash/spare"));
+  const Result<Swept> swept =
+      sweep_trash(session, kNow + 3 * kHours - 120 * kNanosPerSecond, 100, soon());
+  ASSERT_OK(swept);
+  EXPECT_EQ(3u, swept->files);
+  EXPECT_TRUE(std::filesystem::exists(below(".kvcachefs/trash/spare")));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PoolSweep, ::testing::ValuesIn(testing::pool_places()),

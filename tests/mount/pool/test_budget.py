@@ -1,5 +1,6 @@
 """The pool's own budget: mounts that were told what it may hold evict what was used longest ago."""
 
+import contextlib
 import os
 import random
 import time
@@ -25,6 +26,14 @@ def store(directory, name, data):
     with open(temporary, "wb") as file:
         file.write(data)
     os.rename(temporary, os.path.join(directory, name))
+
+
+def fill(path):
+    """Takes all the room that is left."""
+    for size in (MIB, 512):
+        with contextlib.suppress(OSError), open(path, "ab", buffering=0) as file:
+            while True:
+                file.write(bytes(size))
 
 
 @pytest.fixture(params=["dir", "nfs"])
@@ -148,3 +157,22 @@ def test_without_a_size_nothing_goes(pool):
         pools.wait_until_published(a, 40)
         assert pools.users_bytes(pool) == 40 * MIB
         assert pools.state(a)["size"] == 0
+
+
+def test_a_full_disk_makes_room():
+    """What goes into the trash frees nothing yet, and there is no room for anything else."""
+    with kvmount.LoopFs("ext4", 64 * MIB) as disk:
+        root = os.path.join(disk.path, "export")
+        os.mkdir(root)
+        with pools.Pool("nfs", root=root) as pool, \
+                pools.node(pool, "a", options=["--pool-size", str(64 * MIB), "--lease", "1s"]) as a:
+            pools.wait_until_joined(a)
+            for number in range(20):
+                store(a.mnt, block(number), os.urandom(MIB))
+            assert a.cli("flush", a.mnt).returncode == 0
+            kvmount.wait_until(lambda: pools.state(a)["used"] >= 20 * MIB, 30, "it is counted")
+            fill(os.path.join(disk.path, "filler"))
+            for number in range(20, 23):
+                store(a.mnt, block(number), os.urandom(MIB))
+            kvmount.wait_until(lambda: pools.state(a)["to_publish"] == 0, 60, "there is room again")
+            assert pools.state(a)["evicted"] >= 3
