@@ -123,6 +123,8 @@ Result<void> collect(PoolSession& session) {
       "removed: {} silent nodes, {} unfinished files, {} files of the trash, {} checksums "
       "of files that are gone\n",
       gone.nodes, gone.temporaries, gone.trash, gone.records);
+  if (!gone.all_seen)
+    fmt::print("not all of the pool could be looked at: its checksums were left as they are\n");
   return {};
 }
 

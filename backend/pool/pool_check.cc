@@ -37,8 +37,12 @@ std::string join(const std::string& directory, std::string_view name) {
   return directory.empty() ? std::string(name) : directory + "/" + std::string(name);
 }
 
+using Visit = std::function<Result<void>(const std::string& path, const PoolStatus& status)>;
+// Of a path that stands there, or may: the file, or something in the directory, was not looked at.
+using Unseen = std::function<void(const std::string& path, const Error& error)>;
+
 Result<std::vector<std::string>> names_in(PoolSession& session, const std::string& directory,
-                                          const PoolFinding& found, Each each) {
+                                          const Unseen& unseen, Each each) {
   std::vector<std::string> names;
   const Result<void> listed = session.list(
       directory,
@@ -47,30 +51,27 @@ Result<std::vector<std::string>> names_in(PoolSession& session, const std::strin
         return true;
       },
       Clock::now() + each);
-  if (!listed.ok() && listed.error().code == EBADMSG) {
-    found(directory, "holds a name that is none: what is behind it is not seen");
-  } else if (!listed.ok() && !is_of_file(listed.error().code)) {
-    return listed.error();
-  }
+  if (listed.ok() || listed.error().code == ENOENT) return names;
+  if (listed.error().code != EBADMSG && !is_of_file(listed.error().code)) return listed.error();
+  unseen(directory, listed.error());
   return names;
 }
-
-using Visit = std::function<Result<void>(const std::string& path, const PoolStatus& status)>;
 
 // All below a directory, that of the pool's own files left out at the top. Depth first, without recursion: paths are
 // as deep as users make them.
 Result<void> walk(PoolSession& session, const std::string& top, const Visit& visit,
-                  const PoolFinding& found, Each each) {
+                  const Unseen& unseen, Each each) {
   std::vector<std::string> directories = {top};
   while (!directories.empty()) {
     const std::string directory = std::move(directories.back());
     directories.pop_back();
-    for (const std::string& name : TRY(names_in(session, directory, found, each))) {
+    for (const std::string& name : TRY(names_in(session, directory, unseen, each))) {
       if (directory.empty() && name == kPoolService) continue;
       const std::string path = join(directory, name);
       const Result<PoolStatus> status = session.status(path, Clock::now() + each);
       if (!status.ok()) {
         if (!is_of_file(status.error().code)) return status.error();
+        if (status.error().code != ENOENT) unseen(path, status.error());
         continue;
       }
       TRY(visit(path, *status));
@@ -113,7 +114,7 @@ Result<std::uint64_t> in_batches(const std::function<Result<Swept>(Deadline)>& s
   for (bool all = false; !all;) {
     const Swept swept = TRY(sweep(Clock::now() + each));
     files += swept.files;
-    all = swept.all;
+    all = swept.all || swept.files == 0;
   }
   return files;
 }
@@ -186,7 +187,12 @@ Result<PoolCheck> check_pool_files(PoolSession& session, bool read, const PoolFi
     }
     return is_of_file(compared.error().code) ? Result<void>{} : compared;
   };
-  TRY(walk(session, "", visit, found, each));
+  const auto unseen = [&found](const std::string& path, const Error& error) {
+    if (error.code == EBADMSG)
+      found(path, "holds a name that is none: what is behind it is not seen");
+    if (error.code == EACCES) found(path, "cannot be looked at: permission denied");
+  };
+  TRY(walk(session, "", visit, unseen, each));
   return check;
 }
 
@@ -197,15 +203,13 @@ Result<PoolGarbage> collect_pool_garbage(PoolSession& session, UnixNanos now, Ea
     longest = std::max<std::chrono::nanoseconds>(longest, member.node.lease);
     if (now - member.beaten < std::chrono::nanoseconds(kSilent).count()) continue;
     const Uuid& node = member.node.node;
-    TRY(sweep_logs(session, node, UINT64_MAX, Clock::now() + each));
     garbage.temporaries += TRY(in_batches(
         [&](Deadline deadline) {
           return sweep_node(session, node, member.beaten, kMostAtOnce, deadline);
         },
         each));
-    const Result<void> gone = session.remove(pool_node_path(node), Clock::now() + each);
-    if (!gone.ok() && !is_of_file(gone.error().code)) return gone.error();
-    ++garbage.nodes;
+    const Result<PoolStatus> left = session.status(pool_node_path(node), Clock::now() + each);
+    if (!left.ok() && left.error().code == ENOENT) ++garbage.nodes;
   }
   garbage.trash = TRY(in_batches(
       [&](Deadline deadline) {
@@ -217,17 +221,25 @@ Result<PoolGarbage> collect_pool_garbage(PoolSession& session, UnixNanos now, Ea
     standing.insert(status.fileid);
     return {};
   };
-  const auto nothing = [](auto, auto) {};
+  const auto unseen = [&](const std::string&, const Error&) { garbage.all_seen = false; };
   for (const std::string& top : {std::string{}, service("trash"), service("tmp")})
-    TRY(walk(session, top, visit, nothing, each));
-  garbage.records = TRY(sweep_records(session, standing, now, each));
+    TRY(walk(session, top, visit, unseen, each));
+  // A file that was not seen may stand there.
+  if (garbage.all_seen) garbage.records = TRY(sweep_records(session, standing, now, each));
   return garbage;
 }
 
 Result<UnixNanos> pool_time(PoolSession& session, Deadline deadline) {
   const std::string path = service("clock-" + format_uuid(random_uuid()));
-  const PoolFilePtr file = TRY(write_anew(session, path, "now", PoolWrite::kNow, deadline));
-  const Result<PoolStatus> status = session.status(*file, deadline);
+  const Result<PoolFilePtr> made = write_anew(session, path, "now", PoolWrite::kNow, deadline);
+  if (!made.ok() && (made.error().code == ENOSPC || made.error().code == EDQUOT)) {
+    static_cast<void>(session.remove(path, deadline).ok());
+    const PoolFilePtr standing = TRY(session.open(pool_superblock_path(), deadline));
+    TRY(session.touch(*standing, deadline));
+    return TRY(session.status(*standing, deadline)).atime;
+  }
+  if (!made.ok()) return made.error();
+  const Result<PoolStatus> status = session.status(**made, deadline);
   static_cast<void>(session.remove(path, deadline).ok());
   if (!status.ok()) return status.error();
   return status->mtime;

@@ -35,6 +35,8 @@ struct PoolGarbage {
   std::uint64_t temporaries = 0;  // files of these
   std::uint64_t trash = 0;        // files that nobody can have open any more
   std::uint64_t records = 0;      // checksums of files that are gone
+  // False: not all that stands there could be looked at, and so no checksums were removed.
+  bool all_seen = true;
 };
 
 // Removes what mounts would remove sooner or later, and checksums without a file. `now`: by the server's clock.
@@ -42,7 +44,7 @@ struct PoolGarbage {
 [[nodiscard]] Result<PoolGarbage> collect_pool_garbage(PoolSession& session, UnixNanos now,
                                                        std::chrono::milliseconds each);
 
-// By the server's clock. Errors: those of any call; EROFS, EACCES, ENOSPC.
+// By the server's clock; a full pool tells it, too. Errors: those of any call; EROFS, EACCES.
 [[nodiscard]] Result<UnixNanos> pool_time(PoolSession& session, Deadline deadline);
 
 }  // namespace kvcachefs

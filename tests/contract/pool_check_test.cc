@@ -16,6 +16,7 @@
 #include "backend/pool/pool_members.h"
 #include "backend/pool/pool_sweep.h"
 #include "backend/pool/pool_transfer.h"
+#include "tests/fakes/faulty_pool_session.h"
 #include "tests/servers/pool_places.h"
 
 namespace kvcachefs {
@@ -114,6 +115,43 @@ TEST_P(PoolCheckContract, RemovesWhatNobodyNeeds) {
   EXPECT_TRUE(std::filesystem::exists(below(pool_sums_path(kept.fileid))));
   EXPECT_TRUE(list_members(*session_, soon())->empty());
   EXPECT_EQ(1U, check(true)->described);
+}
+
+TEST_P(PoolCheckContract, ChecksumsOfWhatWasNotSeenStay) {
+  const PoolStatus hidden = store("private/file", "1");
+  const PoolStatus removed = store("removed", "2");
+  EXPECT_OK(session_->remove("removed", soon()));
+  const auto faults = std::make_shared<testing::PoolFaults>();
+  testing::FaultyPoolSession session(*place_->open(), faults);
+  const Result<UnixNanos> now = pool_time(session, soon());
+  ASSERT_OK(now);
+  // A directory that cannot be read at all, one of which a part cannot, and a file that cannot be looked at.
+  struct Fault {
+    const char* call;
+    const char* path;
+    int code;
+  };
+  for (const Fault& fault :
+       {Fault{"list", "private", EACCES}, Fault{"list", "private", EBADMSG},
+        Fault{"find", "private/file", EACCES}}) {
+    faults->set([fault](std::string_view call, std::string_view path) {
+      return call == fault.call && path == fault.path ? fault.code : 0;
+    });
+    const Result<PoolGarbage> gone = collect_pool_garbage(session, *now + 2 * kHour, kEach);
+    ASSERT_OK(gone);
+    EXPECT_FALSE(gone->all_seen);
+    EXPECT_EQ(0U, gone->records);
+    EXPECT_TRUE(std::filesystem::exists(below(pool_sums_path(hidden.fileid))));
+  }
+  faults->set([](std::string_view call, std::string_view) { return call == "list" ? EIO : 0; });
+  EXPECT_ERROR(EIO, collect_pool_garbage(session, *now + 2 * kHour, kEach));
+  faults->clear();
+  const Result<PoolGarbage> gone = collect_pool_garbage(session, *now + 2 * kHour, kEach);
+  ASSERT_OK(gone);
+  EXPECT_TRUE(gone->all_seen);
+  EXPECT_EQ(1U, gone->records);
+  EXPECT_TRUE(std::filesystem::exists(below(pool_sums_path(hidden.fileid))));
+  EXPECT_FALSE(std::filesystem::exists(below(pool_sums_path(removed.fileid))));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PoolCheckContract, ::testing::ValuesIn(testing::pool_places()),
