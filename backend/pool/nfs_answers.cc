@@ -47,6 +47,8 @@ int errno_of(nfsstat3 status) noexcept {
       return ESTALE;
     case NFS3ERR_NOTSUPP:
       return EOPNOTSUPP;
+    case NFS3ERR_JUKEBOX:
+      return EBUSY;
     default:
       return EIO;
   }

@@ -13,8 +13,8 @@
 // owns the thread gives it up, and what it still does changes nothing, beside the one call that the kernel held.
 //
 // Errors that each call may give: ETIMEDOUT, ENOTCONN (as above), EIO, ESTALE (the file or its directory is not
-// there any more), EACCES, EBADMSG (the server said what it may not say; nothing of it is used). Others are named
-// with the call.
+// there any more), EACCES, EBUSY (the server asks for patience), EBADMSG (the server said what it may not say; nothing
+// of it is used). Others are named with the call.
 #pragma once
 
 #include <chrono>

@@ -20,6 +20,12 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
+// The pool, rather than one file: others fare no better.
+bool is_of_pool(int code) noexcept {
+  return code == ENOTCONN || code == ETIMEDOUT || code == EBUSY || code == ENOSPC ||
+         code == EDQUOT || code == EROFS || code == EOPNOTSUPP;
+}
+
 }  // namespace
 
 // A sealed file, and what must still hold when its publication is recorded.
@@ -148,14 +154,24 @@ void Publisher::run() {
     pending_ = false;
     lock.unlock();
     const Result<bool> all = pass();
-    if (!all.ok())
-      log_warn("pool: write-back failed step=\"{}\" errno={}", all.error().what,
-               all.error().code);
+    say(all);
     lock.lock();
     if (all.ok() && *all) continue;
     pending_ = true;
     changed_.wait_for(lock, kPause, [this] { return stopping_; });
   }
+}
+
+// Once when it begins to fail, and once when it goes on.
+void Publisher::say(const Result<bool>& all) {
+  if (!all.ok() && (all.error().code == ENOSPC || all.error().code == EDQUOT))
+    service_.found_full();
+  if (!all.ok() && !is_failing_)
+    log_warn("pool: write-back stopped step=\"{}\" errno={}", all.error().what,
+             all.error().code);
+  const bool goes_on = all.ok() && is_failing_ && service_.is_usable();
+  if (goes_on) log_info("pool: write-back goes on");
+  if (!all.ok() || goes_on) is_failing_ = !all.ok();
 }
 
 Result<bool> Publisher::pass() {
@@ -175,6 +191,11 @@ Result<bool> Publisher::remove_names() {
     after = batch.back().first;
     for (const auto& [path, tombstone] : batch) {
       if (stopping()) return false;
+      const std::uint64_t path_hash = pool_path_hash(path);
+      if (names_.holds(path_hash, monotonic_now())) {
+        all = false;
+        continue;
+      }
       const UnixNanos now = service_.server_now();
       if (now == 0) return false;
       const std::uint64_t number = TRY(core_.catalog.next_id());
@@ -195,16 +216,24 @@ Result<bool> Publisher::remove_names() {
           code == 0 || code == ENOENT || code == ENOTDIR || code == ESTALE || code == ENOTEMPTY;
       if (!is_done) {
         failed_.fetch_add(1, std::memory_order_relaxed);
+        const auto noted =
+            is_of_pool(code) ? PutOff::Noted::kFull : names_.note(path_hash, monotonic_now());
+        if (noted == PutOff::Noted::kFull) return removed.error();
+        if (noted == PutOff::Noted::kFirst)
+          log_warn("pool: not removed yet path=\"{}\" step=\"{}\" errno={}", path,
+                   removed.error().what, code);
         all = false;
         continue;
       }
-      if (code == 0 && !tombstone.is_directory) {
+      names_.forget(path_hash);
+      // One that is not there may have gone with a try whose answer was lost.
+      if (!tombstone.is_directory)
         service_.tell({.change = PoolChange::kRemoved,
-                       .path_hash = pool_path_hash(path),
+                       .path_hash = path_hash,
                        .fileid = tombstone.fileid,
                        .size = 0});
+      if (code == 0 && !tombstone.is_directory)
         removed_.fetch_add(1, std::memory_order_relaxed);
-      }
       // Another may have been put in its place meanwhile.
       const auto standing = TRY(core_.catalog.find_tombstone(path));
       if (standing != tombstone) continue;
@@ -234,6 +263,11 @@ Result<bool> Publisher::publish_files() {
     std::vector<InodeNumber> batch = TRY(core_.catalog.list_to_publish(after, kBatch));
     if (batch.empty()) return all;
     after = batch.back();
+    const std::size_t listed = batch.size();
+    const std::int64_t now = monotonic_now();
+    std::erase_if(batch, [&](InodeNumber number) { return files_.holds(number, now); });
+    if (batch.size() < listed) all = false;
+    if (batch.empty()) continue;
     Batch work(TRY(in_order(std::move(batch))));
     std::vector<std::thread> others;
     for (std::size_t i = 1; i < std::min(kAtOnce, work.size()); ++i)
@@ -250,10 +284,26 @@ void Publisher::publish_batch(Batch& batch) {
   while (!stopping()) {
     const std::optional<std::size_t> ticket = batch.take();
     if (!ticket) return;
-    const Result<Outcome> outcome = publish_one(batch, *ticket);
+    const InodeNumber number = batch.number(*ticket);
+    Result<Outcome> outcome = publish_one(batch, *ticket);
     if (!outcome.ok()) failed_.fetch_add(1, std::memory_order_relaxed);
+    if (!outcome.ok() && !is_of_pool(outcome.error().code)) {
+      if (put_off(number, outcome.error())) outcome = Outcome::kLater;
+    } else if (outcome.ok() && *outcome != Outcome::kLater) {
+      files_.forget(number);
+    }
     batch.ended(*ticket, outcome);
   }
+}
+
+// False: so many are that it cannot be a matter of each.
+bool Publisher::put_off(InodeNumber number, const Error& error) {
+  const PutOff::Noted noted = files_.note(number, monotonic_now());
+  if (noted != PutOff::Noted::kFirst) return noted == PutOff::Noted::kAgain;
+  const auto shared = shared_name_of(core_.catalog, core_.knowledge, number);
+  log_warn("pool: not published yet inode={} path=\"{}\" step=\"{}\" errno={}", number,
+           shared.ok() && *shared ? (*shared)->path : "", error.what, error.code);
+  return true;
 }
 
 Result<std::vector<InodeNumber>> Publisher::in_order(std::vector<InodeNumber> numbers) {

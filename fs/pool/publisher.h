@@ -6,7 +6,8 @@
 // Both queues are tables of the catalog: a restart goes on with them, and a pool that is away for long costs no memory.
 // A tombstone comes before what is published anew under its path. Of blocks an ancestor comes before its descendants, so
 // that whoever finds a block on the pool finds those before it: bytes of kAtOnce files are under way together, names are
-// given in turn.
+// given in turn. A file that fails for a reason of its own is put off, and those behind it go on; what fails for the pool's
+// is tried again from the begin on.
 #pragma once
 
 #include <atomic>
@@ -21,6 +22,7 @@
 #include "fs/node/core.h"
 #include "fs/pool/pool_counts.h"
 #include "fs/pool/publish_tries.h"
+#include "fs/pool/put_off.h"
 #include "fs/pool/shared_name.h"
 
 namespace kvcachefs {
@@ -57,11 +59,13 @@ class Publisher {
   enum class Outcome : std::uint8_t { kDone, kGone, kUnsealed, kLater };
 
   void run();
+  void say(const Result<bool>& all);
   // False: something is left that could not be done now.
   Result<bool> pass();
   Result<bool> remove_names();
   Result<bool> has_more_below(const std::string& directory);
   Result<bool> publish_files();
+  bool put_off(InodeNumber number, const Error& error);
   Result<std::vector<InodeNumber>> in_order(std::vector<InodeNumber> numbers);
   void publish_batch(Batch& batch);
   Result<Outcome> publish_one(Batch& batch, std::size_t ticket);
@@ -89,6 +93,9 @@ class Publisher {
   Core& core_;
   PoolService& service_;
   PublishTries tries_;
+  PutOff files_;             // by inode
+  PutOff names_;             // by the hash of the path
+  bool is_failing_ = false;  // of run()'s thread: the last pass failed for the pool's sake
   std::atomic<std::uint64_t> published_{0};
   std::atomic<std::uint64_t> published_bytes_{0};
   std::atomic<std::uint64_t> duplicates_{0};

@@ -1,0 +1,294 @@
+// Write-back to a pool of which some calls fail, over each kind of pool.
+#include "fs/pool/publisher.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fs/pool/publish_tries.h"
+#include "fs/pool/put_off.h"
+#include "tests/fakes/faulty_pool_session.h"
+#include "tests/fakes/test_volume.h"
+#include "tests/servers/pool_places.h"
+
+namespace kvcachefs {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::must;
+using testing::TestVolume;
+
+std::string block_name(int number) {
+  return "meta-llama-Llama-3.1-8B-Instruct@1@0@" + std::to_string(1000 + number) +
+         "3f2a11c0de@bfloat16.data";
+}
+
+class WriteBack : public ::testing::TestWithParam<testing::PoolPlaceMaker> {
+ protected:
+  WriteBack()
+      : place_(GetParam().make()),
+        service_(
+            [this](Deadline) -> Result<std::unique_ptr<PoolSession>> {
+              return std::unique_ptr<PoolSession>(
+                  std::make_unique<testing::FaultyPoolSession>(TRY(place_->open()), faults_));
+            },
+            {.node = *parse_uuid("01234567-89ab-cdef-0123-456789abcdef"), .lease = 1000ms}),
+        volume_([this] {
+          testing::TestVolumeOptions options;
+          options.volume.pool = &service_;
+          return options;
+        }()) {}
+  void SetUp() override {
+    must(log_open({.file = log(), .level = LogLevel::kInfo}));
+    volume_.start();
+    ASSERT_TRUE(TestVolume::wait_for(
+        [&] { return service_.is_usable() && service_.server_now() != 0; }));
+  }
+  void TearDown() override {
+    faults_->clear();
+    volume_.stop_cleanly();
+    must(log_open({.file = "", .level = LogLevel::kOff}));
+  }
+
+  [[nodiscard]] std::string log() const { return volume_.directory() + "/log"; }
+  // Lines of the log that say so.
+  [[nodiscard]] int said(const std::string& what) const {
+    log_flush();
+    std::ifstream file(log());
+    int lines = 0;
+    for (std::string line; std::getline(file, line);)
+      lines += line.find(what) != std::string::npos ? 1 : 0;
+    return lines;
+  }
+  [[nodiscard]] PoolCounts counts() { return *volume_->pool_counts(); }
+  [[nodiscard]] bool is_on_pool(const std::string& path) const {
+    return std::filesystem::exists(place_->root() + "/" + path);
+  }
+
+  const std::unique_ptr<testing::PoolPlace> place_;
+  std::atomic<int> faulted_{0};  // calls
+  const std::shared_ptr<testing::PoolFaults> faults_ = std::make_shared<testing::PoolFaults>();
+  PoolService service_;
+  TestVolume volume_;
+};
+
+TEST_P(WriteBack, AFileThatFailsForItselfHoldsUpNobody) {
+  faults_->set([this](std::string_view call, std::string_view path) {
+    if (call != "link" || !path.starts_with("bad")) return 0;
+    ++faulted_;
+    return path == "bad-1" ? EACCES : EMLINK;
+  });
+  volume_.store_file(kRootInode, "bad-1", "bytes");
+  volume_.store_file(kRootInode, "bad-2", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return faulted_ >= 2; }));
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "good-" + std::to_string(i);
+    volume_.store_file(kRootInode, name, "bytes");
+    ASSERT_TRUE(TestVolume::wait_for([&] { return is_on_pool(name); }));
+  }
+  // Again and again, with pauses between, and said once of each.
+  ASSERT_TRUE(TestVolume::wait_for([&] { return faulted_ >= 4; }));
+  EXPECT_EQ(2, said("not published yet"));
+  EXPECT_EQ(1, said("path=\"bad-1\""));
+  EXPECT_EQ(0, said("write-back stopped"));
+  EXPECT_EQ(2U, counts().to_publish);
+  faults_->clear();
+  EXPECT_TRUE(TestVolume::wait_for([&] { return is_on_pool("bad-1") && is_on_pool("bad-2"); }));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return counts().to_publish == 0; }));
+  EXPECT_EQ(0U, counts().duplicates);
+}
+
+TEST_P(WriteBack, ANameThatCannotBeTakenAwayHoldsUpNobody) {
+  for (const char* name : {"bad", "good"}) volume_.store_file(kRootInode, name, "bytes");
+  ASSERT_TRUE(TestVolume::wait_for(
+      [&] { return counts().published == 2 && counts().to_publish == 0; }));
+  faults_->set([](std::string_view call, std::string_view path) {
+    return call == "rename" && path == "bad" ? EACCES : 0;
+  });
+  must(volume_->unlink(kRootInode, "bad"));
+  ASSERT_TRUE(TestVolume::wait_for([&] { return counts().failed >= 2; }));
+  must(volume_->unlink(kRootInode, "good"));
+  volume_.store_file(kRootInode, "new", "bytes");
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !is_on_pool("good") && is_on_pool("new"); }));
+  EXPECT_TRUE(is_on_pool("bad"));
+  EXPECT_EQ(1, said("not removed yet"));
+  faults_->clear();
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !is_on_pool("bad"); }));
+}
+
+TEST_P(WriteBack, AFullPoolIsSaidOnce) {
+  faults_->set_full();
+  for (int i = 0; i < 5; ++i) volume_.store_file(kRootInode, "f" + std::to_string(i), "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return counts().failed >= 4; }));
+  EXPECT_EQ(1, said("write-back stopped"));
+  EXPECT_EQ(0, said("not published yet"));
+  faults_->clear();
+  EXPECT_TRUE(TestVolume::wait_for([&] { return counts().to_publish == 0; }));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return said("write-back goes on") == 1; }));
+}
+
+TEST_P(WriteBack, APublicationOfWhichNobodyHeardIsItsOwn) {
+  faults_->set([this](std::string_view call, std::string_view path) {
+    return call == "linked" && path == block_name(1) && ++faulted_ == 1 ? ETIMEDOUT : 0;
+  });
+  const InodeNumber file = volume_.store_file(kRootInode, block_name(1), "bytes");
+  EXPECT_TRUE(
+      TestVolume::wait_for([&] { return counts().published + counts().duplicates > 0; }));
+  EXPECT_EQ(1, faulted_);
+  EXPECT_EQ(0U, counts().duplicates);
+  EXPECT_EQ(1U, counts().published);
+  const auto copy = must(volume_.catalog().find_pool_copy(file));
+  ASSERT_TRUE(copy.has_value());
+  struct stat status {};
+  ASSERT_EQ(0, ::stat((place_->root() + "/" + block_name(1)).c_str(), &status));
+  EXPECT_EQ(status.st_ino, copy->fileid);
+  const std::filesystem::path tmp = place_->root() + "/.kvcachefs/tmp";
+  EXPECT_TRUE(TestVolume::wait_for([&] {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(tmp))
+      if (entry.is_regular_file()) return false;
+    return true;
+  }));
+}
+
+// Others hear of what has gone by calls of which nobody heard.
+TEST_P(WriteBack, ALostAnswerIsToldAllTheSame) {
+  std::mutex mutex;
+  std::vector<std::pair<PoolChange, std::uint64_t>> heard;
+  Uuid other = service_.node();
+  other[0] = 9;
+  PoolService follower([this](Deadline) { return place_->open(); }, {.node = other});
+  follower.on_change = [&](const PoolLogRecord& record) {
+    const std::lock_guard lock(mutex);
+    heard.emplace_back(record.change, record.fileid);
+  };
+  follower.start();
+  ASSERT_TRUE(TestVolume::wait_for([&] {
+    return follower.miss_time() == PoolService::kMissFollowed && follower.living().size() == 2;
+  }));
+  const auto has_heard = [&](PoolChange change, std::uint64_t fileid) {
+    return TestVolume::wait_for([&] {
+      const std::lock_guard lock(mutex);
+      return std::count(heard.begin(), heard.end(), std::pair(change, fileid)) > 0;
+    });
+  };
+  const auto fileid_of = [&](InodeNumber file) {
+    EXPECT_TRUE(TestVolume::wait_for([&] {
+      return counts().to_publish == 0 &&
+             must(volume_.catalog().find_pool_copy(file)).has_value();
+    }));
+    return must(volume_.catalog().find_pool_copy(file))->fileid;
+  };
+  const InodeNumber file = volume_.store_file(kRootInode, "config.json", "first");
+  const std::uint64_t first = fileid_of(file);
+  ASSERT_TRUE(has_heard(PoolChange::kPublished, first));
+  faults_->set([this](std::string_view call, std::string_view path) {
+    const bool is_it = call == "renamed" && path == "config.json";
+    return is_it && ++faulted_ == 1 ? ETIMEDOUT : 0;
+  });
+  volume_.rewrite(file, "second");
+  EXPECT_TRUE(TestVolume::wait_for([&] { return faulted_ >= 1; }));
+  const std::uint64_t second = fileid_of(file);
+  EXPECT_NE(first, second);
+  EXPECT_TRUE(has_heard(PoolChange::kRemoved, first));
+  EXPECT_TRUE(has_heard(PoolChange::kPublished, second));
+  faulted_ = 0;
+  faults_->set([this](std::string_view call, std::string_view path) {
+    const bool is_it = call == "renamed" && path.find("/trash/") != path.npos;
+    return is_it && ++faulted_ == 1 ? ETIMEDOUT : 0;
+  });
+  must(volume_->unlink(kRootInode, "config.json"));
+  EXPECT_TRUE(has_heard(PoolChange::kRemoved, second));
+  EXPECT_FALSE(is_on_pool("config.json"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WriteBack, ::testing::ValuesIn(testing::pool_places()),
+                         [](const auto& each) { return each.param.name; });
+
+// A real filesystem, and a small one.
+TEST(FullPool, MakesRoomByWhatWasUsedLongestAgo) {
+  constexpr std::uint64_t kSize = 16 << 20;
+  const testing::TempMount small("size=" + std::to_string(kSize));
+  PoolService service([&](Deadline) { return open_dir_session(small.path()); },
+                      {.node = *parse_uuid("01234567-89ab-cdef-0123-456789abcdef"),
+                       .lease = 200ms,
+                       .size = kSize});
+  testing::TestVolumeOptions options;
+  options.volume.pool = &service;
+  options.volume.pool_options.size = kSize;
+  TestVolume volume(options);
+  volume.start();
+  const auto published = [&](std::uint64_t files) {
+    return TestVolume::wait_for([&] { return volume->pool_counts()->published >= files; });
+  };
+  const std::string bytes(300'000, 'x');
+  constexpr int kFiles = 20;
+  for (int i = 0; i < kFiles; ++i) volume.store_file(kRootInode, block_name(i), bytes);
+  ASSERT_TRUE(published(kFiles));
+  ASSERT_TRUE(TestVolume::wait_for([&] { return volume->pool_counts()->used > 5'000'000; }));
+  // Somebody else takes all that is left.
+  {
+    std::ofstream filler(small / "filler", std::ios::binary);
+    while (filler) filler << bytes << std::flush;
+  }
+  {
+    std::ofstream filler(small / "filler", std::ios::binary | std::ios::app);
+    while (filler) filler << 'x' << std::flush;
+  }
+  volume.store_file(kRootInode, block_name(kFiles), bytes);
+  EXPECT_TRUE(published(kFiles + 1));
+  EXPECT_GT(volume->pool_counts()->evicted, 0U);
+  EXPECT_TRUE(service.is_usable());
+  volume.stop_cleanly();
+}
+
+TEST(PutOff, PausesGrowAndAreBounded) {
+  PutOff waiting;
+  std::int64_t now = 1;
+  EXPECT_FALSE(waiting.holds(7, now));
+  EXPECT_EQ(PutOff::Noted::kFirst, waiting.note(7, now));
+  std::int64_t last = 0;
+  for (int i = 0; i < 20; ++i) {
+    const std::int64_t begin = now;
+    while (waiting.holds(7, now)) now += PutOff::kFirstPause / 2;
+    EXPECT_GE(now - begin, last);
+    last = now - begin;
+    EXPECT_LE(last, PutOff::kLongestPause);
+    EXPECT_EQ(PutOff::Noted::kAgain, waiting.note(7, now));
+  }
+  EXPECT_EQ(PutOff::kLongestPause, last);
+  EXPECT_FALSE(waiting.holds(8, now));
+  waiting.forget(7);
+  EXPECT_FALSE(waiting.holds(7, now));
+  for (std::uint64_t key = 0; key < PutOff::kMost; ++key)
+    EXPECT_EQ(PutOff::Noted::kFirst, waiting.note(key, now));
+  EXPECT_EQ(PutOff::Noted::kFull, waiting.note(PutOff::kMost, now));
+  EXPECT_EQ(PutOff::Noted::kAgain, waiting.note(0, now));
+}
+
+TEST(PublishTries, AreThoseThatMayStillCome) {
+  PublishTries tries;
+  EXPECT_TRUE(tries.begin(1, 10).numbers.empty());
+  EXPECT_EQ(std::vector<std::uint64_t>{10}, tries.begin(1, 11).numbers);
+  // It has ended those before it.
+  tries.prepared(1, 11, 500, 400);
+  const PublishTries::Tries before = tries.begin(1, 12);
+  EXPECT_EQ(std::vector<std::uint64_t>{11}, before.numbers);
+  EXPECT_EQ(std::vector<std::uint64_t>{500}, before.files);
+  EXPECT_EQ(std::vector<std::uint64_t>{400}, before.replaced);
+  tries.forget(1);
+  EXPECT_TRUE(tries.begin(1, 13).files.empty());
+  for (std::uint64_t i = 0; i < 100; ++i) static_cast<void>(tries.begin(2, i));
+  EXPECT_LE(tries.begin(2, 100).numbers.size(), PublishTries::kMostEach);
+}
+
+}  // namespace
+}  // namespace kvcachefs
