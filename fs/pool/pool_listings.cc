@@ -112,7 +112,13 @@ void PoolListings::begin(InodeNumber directory) {
   forget(directory);
   const std::lock_guard lock(mutex_);
   if (!listing->names.empty()) kept_.push_back(std::move(listing));
-  if (kept_.size() > kMostKept) kept_.pop_front();
+  const auto names_kept = [this] {
+    std::size_t kept = 0;
+    for (const auto& one : kept_) kept += one->names.size();
+    return kept;
+  };
+  while (kept_.size() > kMostKept || (kept_.size() > 1 && names_kept() > kMostNames))
+    kept_.pop_front();
 }
 
 void PoolListings::forget(InodeNumber directory) {

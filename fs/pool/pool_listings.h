@@ -30,7 +30,8 @@ class PoolListings {
   static constexpr std::chrono::seconds kDeadline{5};
   // Of one directory; more are not shown. The same of names that were taken away and are still to be there.
   static constexpr std::size_t kMostNames = std::size_t{1} << 20;
-  static constexpr std::size_t kMostKept = 32;  // listings
+  static constexpr std::size_t kMostKept =
+      32;  // listings; with kMostNames in all, but for the newest
 
   PoolListings(Core& core, PoolService& service) : core_(core), service_(service) {}
 
