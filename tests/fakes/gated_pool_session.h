@@ -71,6 +71,10 @@ class GatedPoolSession : public PoolSession {
     return below_->read_parts(file, offset, size, sink, deadline);
   }
 
+  [[nodiscard]] bool is_alive() override { return below_->is_alive(); }
+  Result<PoolFilePtr> open_to_write(std::string_view path, Deadline deadline) override {
+    return below_->open_to_write(path, deadline);
+  }
   Result<PoolFound> find(std::string_view path, Deadline deadline) override {
     return below_->find(path, deadline);
   }
