@@ -13,6 +13,7 @@
 #include "backend/pool/nfs_answers.h"
 #include "backend/pool/nfs_connection.h"
 #include "backend/pool/nfs_file.h"
+#include "backend/pool/nfs_mount.h"
 #include "backend/pool/pool_format.h"
 #include "backend/pool/pool_path.h"
 
@@ -47,14 +48,15 @@ class NfsSession : public PoolSession {
 
   Result<void> open(const PoolUri& uri, Deadline deadline) {
     const NfsUser user{.uid = uri.uid, .gid = uri.gid};
-    TRY(mount(uri, user, deadline));
+    NfsExport mounted = TRY(mount_nfs_export(uri, user, deadline));
+    root_ = std::move(mounted.root);
     TRY(connection_.connect(uri.host,
                             {.program = NFS_PROGRAM, .version = NFS_V3, .port = uri.nfs_port},
                             user, deadline));
     TRY(ask_sizes(deadline));
     // What of the path is below the export.
-    if (!below_export_.empty()) {
-      const Found found = TRY(find_handle(below_export_, deadline));
+    if (!mounted.below.empty()) {
+      const Found found = TRY(find_handle(mounted.below, deadline));
       if (found.status.kind != PoolKind::kDirectory) return fail(ENOTDIR, "pool: no directory");
       root_ = found.handle;
       directories_.clear();
@@ -137,8 +139,6 @@ class NfsSession : public PoolSession {
     return std::move(*taken);
   }
 
-  Result<void> mount(const PoolUri& uri, const NfsUser& user, Deadline deadline);
-  Result<Handle> mount_export(NfsConnection& connection, std::string path, Deadline deadline);
   Result<void> ask_sizes(Deadline deadline);
   Result<PoolStatus> attributes(const Handle& handle, Deadline deadline);
   Result<Found> look_up(const Handle& directory, std::string_view name, Deadline deadline);
@@ -197,7 +197,6 @@ class NfsSession : public PoolSession {
   const std::shared_ptr<PoolGovernor> governor_;
   NfsConnection connection_;
   Handle root_;
-  std::string below_export_;
   bool has_links_ = false;  // the server counts those of directories
   std::size_t most_read_ = kMostAtOnce;
   std::size_t most_written_ = kMostAtOnce;
@@ -210,58 +209,6 @@ class NfsSession : public PoolSession {
 };
 
 // ---- getting there
-
-// The longest part of the path that is an export, from the whole path on: servers let a directory below an export
-// be mounted, or do not.
-Result<void> NfsSession::mount(const PoolUri& uri, const NfsUser& user, Deadline deadline) {
-  NfsConnection connection;
-  TRY(connection.connect(
-      uri.host, {.program = MOUNT_PROGRAM, .version = MOUNT_V3, .port = uri.mount_port}, user,
-      deadline));
-  std::string path = uri.path;
-  while (true) {
-    const Result<Handle> mounted = mount_export(connection, path, deadline);
-    if (mounted.ok()) {
-      root_ = *mounted;
-      below_export_ = uri.path.substr(std::min(uri.path.size(), path.size() + 1));
-      return {};
-    }
-    const int code = mounted.error().code;
-    const bool may_be_below = code == ENOENT || code == EACCES || code == ENOTDIR;
-    const std::size_t slash = path.rfind('/');
-    if (!may_be_below || path == "/" || slash == path.npos) return mounted.error();
-    path.resize(std::max<std::size_t>(slash, 1));
-    // The root of the server is an export of its own.
-    if (path == "/" && uri.path != "/") return mounted.error();
-  }
-}
-
-Result<Handle> NfsSession::mount_export(NfsConnection& connection, std::string path,
-                                        Deadline deadline) {
-  std::optional<Result<Handle>> mounted;
-  TRY(connection.send(
-      [&](rpc_context* rpc, void* call) {
-        return rpc_mount3_mnt_async(rpc, NfsConnection::answer_to, path.data(), call);
-      },
-      [&](const void* result) {
-        if (result == nullptr) return;
-        const auto& answer = *static_cast<const mountres3*>(result);
-        // RFC 1813, 5.1.5: these are numbered as their NFS counterparts.
-        if (answer.fhs_status != MNT3_OK) {
-          mounted.emplace(fail(errno_of(static_cast<nfsstat3>(answer.fhs_status)),
-                               "pool: the server does not let the export be mounted"));
-          return;
-        }
-        const auto& handle = answer.mountres3_u.mountinfo.fhandle;
-        nfs_fh3 same{};
-        same.data.data_len = handle.fhandle3_len;
-        same.data.data_val = handle.fhandle3_val;
-        mounted.emplace(handle_of(same));
-      }));
-  TRY(connection.run(deadline));
-  if (!mounted) return fail(ENOTCONN, "pool: no answer");
-  return *mounted;
-}
 
 Result<void> NfsSession::ask_sizes(Deadline deadline) {
   FSINFO3args args{};
