@@ -1,12 +1,15 @@
 #!/bin/bash
 # Installs the Debian packages that kvcachefs needs. As root; safe to run again.
 #
-#   packaging/install-deps.sh [build|run|demo|test]...     (default: build)
+#   packaging/install-deps.sh [--list] [build|run|demo|test|vm]...     (default: build)
 #
 #   run    what an installed kvcachefs needs
 #   build  compiler, libraries, and what packaging/build-libfuse.sh needs
 #   demo   what packaging/demo-two-servers.sh needs besides: an NFS server, namespaces
 #   test   build, demo, and everything that tests/run.sh uses
+#   vm     what tests/run.sh vm uses besides: a virtual machine's emulation, and what makes its image
+#
+# --list only prints the packages' names.
 #
 # Does not touch the network when everything is there already.
 set -euo pipefail
@@ -20,7 +23,10 @@ test_packages=(libgtest-dev clang-14 clang-format-14 clang-tidy-14 libclang-rt-1
   python3 python3-venv python3-dev xfsprogs e2fsprogs strace rocksdb-tools fio attr acl sqlite3 libsqlite3-dev zlib1g-dev
   git rsync procps psmisc kmod util-linux mount man-db systemd bash logrotate plocate libibverbs1 librdmacm1 libnuma1)
 demo_packages=(nfs-ganesha nfs-ganesha-vfs rpcbind iproute2 util-linux)
+vm_packages=(qemu-system-x86 mmdebstrap busybox-static cpio kmod e2fsprogs dpkg util-linux binutils)
 
+list=no
+if [ "${1:-}" = --list ]; then list=yes; shift; fi
 [ $# -gt 0 ] || set -- build
 wanted=()
 for set in "$@"; do
@@ -29,10 +35,13 @@ for set in "$@"; do
     build) wanted+=("${build_packages[@]}") ;;
     demo) wanted+=("${demo_packages[@]}") ;;
     test) wanted+=("${build_packages[@]}" "${demo_packages[@]}" "${test_packages[@]}") ;;
+    vm) wanted+=("${vm_packages[@]}") ;;
     -h|--help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
-    *) echo "install-deps: unknown set $set (build, run, demo or test)" >&2; exit 2 ;;
+    *) echo "install-deps: unknown set $set (build, run, demo, test or vm)" >&2; exit 2 ;;
   esac
 done
+
+if [ $list = yes ]; then printf '%s\n' "${wanted[@]}"; exit 0; fi
 
 missing() {
   local package

@@ -17,6 +17,7 @@
 #   libfuse314   the build against the installed libfuse, short mount tests
 # and, only when named:
 #   bench        measurements against raw ext4
+#   vm           in a virtual machine with Debian's kernel: its NFS server and client, at both ends of a mount; without KVM
 #   size         ten million names (NAMES: another number): memory, lookups, how soon a mount answers; hours
 #
 # Tests run beside each other, more of them than there are CPUs. A few that fail so are run once more, alone; those that pass
@@ -29,7 +30,7 @@ cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 
 default_labels=(style unit contract fuzz mount runtimes crash soak conformance asan tsan libfuse314)
-named_labels=(bench size)
+named_labels=(bench vm size)
 labels=()
 pytest_arguments=()
 while [ $# -gt 0 ]; do
@@ -77,7 +78,7 @@ end_leftover_processes() {
                cut -d/ -f3); do
     name=$(cat "/proc/$pid/comm" 2>/dev/null) || continue
     case $name in
-      kvcachefs|mount.kvcachefs|ganesha.nfsd|rpcbind)
+      kvcachefs|mount.kvcachefs|ganesha.nfsd|rpcbind|qemu-system-x86)
         say "left behind: $name, pid $pid: $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)"
         kill -KILL "$pid" 2>/dev/null ;;
     esac
@@ -315,6 +316,13 @@ label_libfuse314() {
   # comparisons with ext4 would show these four again and again.
   KVCACHEFS_BIN=$root/build/libfuse314/bin suite mount -m short \
     -k "not passthrough and not uring and not same_as_ext4 and not random"
+}
+
+# One machine for all of its tests, one after the other.
+label_vm() {
+  label_limit_s=3600
+  packaging/install-deps.sh vm && build release "${programs[@]}" && tests/vm/image.sh build/vm && python_for vm &&
+    run_pytest --durations=10 tests/vm ${pytest_arguments[@]+"${pytest_arguments[@]}"}
 }
 
 label_bench() { can_mount && build release "${programs[@]}" && limited bench/bench.sh; }
