@@ -165,13 +165,7 @@ void Usage::begin_leaving(ObjectId object, Leaving& leaving) {
 void Usage::age(std::int64_t now_ns) {
   const std::lock_guard lock(mutex_);
   now_ns_ = std::max(now_ns_, now_ns);
-  // A reaper that has much to do is no reason to evict more: what it has gone by, or all of it when nothing goes, is.
-  const bool nothing_goes = now_ns_ - reaped_ns_ >= kLeavesSoon;
-  const auto is_late = [&](std::int64_t since_ns) {
-    return now_ns_ - since_ns >= kLeavesSoon &&
-           (nothing_goes || youngest_reaped_ns_ - since_ns >= kLeavesSoon);
-  };
-  while (!began_leaving_.empty() && is_late(began_leaving_.front().first)) {
+  while (!began_leaving_.empty() && now_ns_ - began_leaving_.front().first >= kLeavesSoon) {
     const auto [since_ns, object] = began_leaving_.front();
     began_leaving_.pop_front();
     const auto at = leaving_.find(object);
@@ -265,10 +259,6 @@ void Usage::reaped_object(ObjectId object) {
   const std::lock_guard lock(mutex_);
   const auto at = leaving_.find(object);
   if (at == leaving_.end()) return;
-  if (!at->second.held) {
-    reaped_ns_ = now_ns_;
-    youngest_reaped_ns_ = std::max(youngest_reaped_ns_, at->second.since_ns);
-  }
   discount(at->second);
   leaving_.erase(at);
 }

@@ -6,8 +6,7 @@
 //   live        everything else that is not sealed, what is open without a name, and what a rewrite that
 //               is under way will replace: measured while it is written
 //   leaving     without a name and not open: the reaper has not come to it yet. What has been leaving for
-//               kLeavesSoon, while others went before it, or none did, is late: somebody holds it without
-//               having it open, or its unlink fails
+//               kLeavesSoon is late: somebody holds it without having it open, or its unlink fails
 //
 // What the last run has left is counted by a walk over the objects in the order of their ids, beside
 // the mount's work; until it has ended, what that run said it had is believed. Every step here and every look of the walk is made under the lock of the inode, so
@@ -201,11 +200,8 @@ class Usage {
   // What began to leave within kLeavesSoon, and when; some of it has gone.
   std::deque<std::pair<std::int64_t, ObjectId>> began_leaving_;
   std::int64_t now_ns_ = 0;  // as of age()
-  // When the last one of those that were leaving was unlinked, and when the youngest of them had begun to leave.
-  std::int64_t reaped_ns_ = 0;
-  std::int64_t youngest_reaped_ns_ = 0;
-  Sums sums_;  // of the last walk that ended, and of the steps since
-  Sums next_;  // of the walk under way
+  Sums sums_;                // of the last walk that ended, and of the steps since
+  Sums next_;                // of the walk under way
   bool complete_ = false;
   bool believes_ = false;
   bool walking_ = false;

@@ -13,7 +13,7 @@ Obstacle obstacle_now(Core& core, const Inode& inode, const Treatment& treatment
   if (!inode.is_file() || record.nlink == 0 || inode.evicting) return Obstacle::kUnwanted;
   const bool is_asked = reason == DropReason::kAsked;
   // Of what is on the pool alone only the name goes; who looks it up again asks the pool.
-  const Obstacle obstacle = record.state == DataState::kRemote && !is_asked && inode.opens == 0
+  const Obstacle obstacle = record.state == DataState::kRemote && !is_asked
                                 ? obstacle_by_policy(treatment)
                                 : obstacle_of(record, inode.opens, treatment, !is_asked);
   if (obstacle != Obstacle::kNone) return obstacle;

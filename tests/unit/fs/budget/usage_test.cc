@@ -101,27 +101,6 @@ TEST(Usage, WhatDoesNotGoSoonIsLate) {
   EXPECT_EQ(0U, usage.on(0).all());
 }
 
-TEST(Usage, WhatWaitsForItsTurnIsNotLate) {
-  Usage usage(1);
-  start_empty(usage);
-  usage.age(1);
-  for (ObjectId object = 10; object < 13; ++object)
-    usage.nameless(object, copy(object, 4096), false);
-  // The reaper is slow, and gets on.
-  usage.age(kLeavesSoon - 1);
-  usage.reaped(10, 10);
-  usage.age(kLeavesSoon + 1);
-  usage.nameless(20, copy(20, 4096), false);
-  EXPECT_EQ(0U, usage.on(0).late_files);
-  usage.reaped(11, 11);
-  usage.age(2 * kLeavesSoon);
-  EXPECT_EQ(0U, usage.on(0).late_files);
-  // It has gone by one.
-  usage.reaped(20, 20);
-  usage.age(2 * kLeavesSoon + 1);
-  EXPECT_EQ(1U, usage.on(0).late_files);
-}
-
 TEST(Usage, WhatARewriteHoldsIsNotLate) {
   Usage usage(1);
   start_empty(usage);
