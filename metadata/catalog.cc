@@ -537,27 +537,17 @@ Result<std::vector<InodeNumber>> Catalog::list_by_fileid(std::uint64_t fileid,
   return found;
 }
 
-Result<std::vector<std::uint64_t>> Catalog::list_lettered(Table table, char kind,
-                                                          std::uint64_t after,
+Result<std::vector<InodeNumber>> Catalog::list_to_publish(InodeNumber after,
                                                           std::size_t limit) {
-  std::vector<std::uint64_t> found;
+  std::vector<InodeNumber> found;
   if (after == UINT64_MAX || limit == 0) return found;
-  TRY(store_->scan(table, std::string(1, kind), keys::lettered(kind, after + 1),
+  TRY(store_->scan(Table::kPoolQueue, std::string(1, keys::kToPublish),
+                   keys::lettered(keys::kToPublish, after + 1),
                    [&](std::string_view key, std::string_view) {
                      if (const auto number = keys::to_lettered(key)) found.push_back(*number);
                      return found.size() < limit;
                    }));
   return found;
-}
-
-Result<std::vector<InodeNumber>> Catalog::list_pool_copies(InodeNumber after,
-                                                           std::size_t limit) {
-  return list_lettered(Table::kPoolCopies, keys::kCopyOfInode, after, limit);
-}
-
-Result<std::vector<InodeNumber>> Catalog::list_to_publish(InodeNumber after,
-                                                          std::size_t limit) {
-  return list_lettered(Table::kPoolQueue, keys::kToPublish, after, limit);
 }
 
 Result<bool> Catalog::is_to_publish(InodeNumber number) {
