@@ -8,7 +8,6 @@
 #include "backend/base/log.h"
 #include "fs/known/block_number.h"
 #include "fs/known/knowledge.h"
-#include "fs/life/states.h"
 
 namespace kvcachefs {
 namespace {
@@ -264,7 +263,6 @@ Result<void> BlockKeeper::read_name(InodeNumber directory, const DirEntry& entry
     core_.knowledge.stored(block->number);
   } else {
     core_.knowledge.removed(gone);
-    put_in_order(core_, **inode);
   }
   return {};
 }
