@@ -76,7 +76,6 @@ class Evictor {
   [[nodiscard]] bool is_pressing(const std::vector<Need>& needs) const;
   // Whose may go now; all: whoever comes first.
   [[nodiscard]] TenantMask eligible(const std::vector<Need>& needs) const;
-  void forget_kept_if_told();
   void walk(std::vector<Need>& needs);
   void begin_walk(Clock::time_point now);
   // False: it is at its end.
@@ -104,7 +103,6 @@ class Evictor {
   // Names that directories or applications keep: passed over for a while without a look at them.
   std::unordered_set<std::uint64_t> kept_;
   Clock::time_point kept_since_{};
-  std::uint64_t kept_age_ = 0;  // Knowledge::treatments_age() then
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;  // under mutex_
