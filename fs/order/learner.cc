@@ -125,9 +125,9 @@ ChangedBatch Learner::take_changed(std::size_t limit) {
   return state_->take_changed(limit);
 }
 
-void Learner::restore(std::uint64_t name, const Snapshot& snapshot, std::int64_t now_ns) {
+void Learner::restore(std::uint64_t name, const Snapshot& snapshot) {
   const std::lock_guard lock(mutex_);
-  state_->restore(name, snapshot, now_ns);
+  state_->restore(name, snapshot);
 }
 
 void Learner::restored() {
