@@ -320,7 +320,6 @@ void Budget::look_at_database(std::int64_t now_ns) {
 }
 
 void Budget::look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t now_ns) {
-  usage_.age(now_ns);
   measure(find);
   look_at_database(now_ns);
   std::uint64_t budget = 0;

@@ -23,6 +23,9 @@ constexpr std::chrono::nanoseconds kWalkAgain = std::chrono::milliseconds{20};
 constexpr int kWalkShare = 4;
 // The same while there is always somebody behind them who can go.
 constexpr std::chrono::nanoseconds kLongestWalk = std::chrono::milliseconds{250};
+// What the reaper has not unlinked in this time is held by somebody. A disk that others keep busy takes
+// seconds for an unlink.
+constexpr std::chrono::seconds kStuck{10};
 // As long as the kernel remembers a name without a lease (kBlockTimeout).
 constexpr std::chrono::nanoseconds kYoung = std::chrono::seconds{1};
 // Looked at in one round, and passed over because they were kept; room is looked at again in between.
@@ -88,6 +91,14 @@ void Evictor::look_after_writers() {
   if (core_.on_policy_told) core_.on_policy_told();
 }
 
+bool Evictor::is_leaving_soon(std::uint32_t device, const UsageSums& usage) {
+  leaving_.resize(core_.devices->indices());
+  Leaving& last = leaving_[device];
+  if (last.bytes != usage.leaving || last.files != usage.leaving_files)
+    last = {.bytes = usage.leaving, .files = usage.leaving_files, .changed = Clock::now()};
+  return usage.leaving_files > 0 && Clock::now() - last.changed < kStuck;
+}
+
 std::vector<Evictor::Need> Evictor::needs() {
   std::vector<Need> needs(core_.devices->indices());
   for (std::uint32_t index = 0; index < needs.size(); ++index) {
@@ -99,10 +110,10 @@ std::vector<Evictor::Need> Evictor::needs() {
     need.marks = seen.marks;
     if (seen.room.inodes != INT64_MAX)
       need.inodes = seen.marks.inode_headroom - seen.room.inodes;
-    // What is late may never go.
-    need.leaving = seen.usage.leaving_files > seen.usage.late_files;
-    need.bytes -= static_cast<std::int64_t>(seen.usage.leaving - seen.usage.late);
-    need.inodes -= static_cast<std::int64_t>(seen.usage.leaving_files - seen.usage.late_files);
+    need.leaving = is_leaving_soon(index, seen.usage);
+    if (!need.leaving) continue;
+    need.bytes -= static_cast<std::int64_t>(seen.usage.leaving);
+    need.inodes -= static_cast<std::int64_t>(seen.usage.leaving_files);
   }
   return needs;
 }

@@ -70,6 +70,8 @@ class Evictor {
 
   void run();
   [[nodiscard]] std::vector<Need> needs();
+  // Whether what is leaving will have gone soon: not what somebody holds without having it open.
+  bool is_leaving_soon(std::uint32_t device, const UsageSums& usage);
   [[nodiscard]] static bool is_short(const std::vector<Need>& needs);
   [[nodiscard]] Shares shares(const std::vector<Need>& needs) const;
   // Writers cannot wait until what should go first can go.
@@ -103,6 +105,12 @@ class Evictor {
   // Names that directories or applications keep: passed over for a while without a look at them.
   std::unordered_set<std::uint64_t> kept_;
   Clock::time_point kept_since_{};
+  struct Leaving {
+    std::uint64_t bytes = 0;
+    std::uint64_t files = 0;
+    Clock::time_point changed{};
+  };
+  std::vector<Leaving> leaving_;  // by device
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;  // under mutex_

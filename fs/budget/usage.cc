@@ -123,16 +123,12 @@ void Usage::count(const Leaving& leaving) {
   Device& device = devices_[leaving.device];
   (leaving.held ? device.live : device.leaving) += leaving.bytes;
   if (!leaving.held) ++device.leaving_files;
-  if (leaving.late) device.late += leaving.bytes;
-  if (leaving.late) ++device.late_files;
 }
 
 void Usage::discount(const Leaving& leaving) {
   Device& device = devices_[leaving.device];
   take(leaving.held ? device.live : device.leaving, leaving.bytes);
   if (!leaving.held) take(device.leaving_files, 1);
-  if (leaving.late) take(device.late, leaving.bytes);
-  if (leaving.late) take(device.late_files, 1);
 }
 
 bool Usage::is_counted_wrong(ObjectId object, ObjectMark mark) const {
@@ -152,30 +148,8 @@ void Usage::set_leaving(ObjectId object, std::uint32_t device, std::uint64_t byt
   const auto [at, is_new] = leaving_.try_emplace(object);
   Leaving& leaving = at->second;
   if (!is_new) discount(leaving);
-  leaving = {.device = device, .bytes = bytes, .held = held, .since_ns = 0, .late = false};
-  if (!held) begin_leaving(object, leaving);
+  leaving = {.device = device, .bytes = bytes, .held = held};
   count(leaving);
-}
-
-void Usage::begin_leaving(ObjectId object, Leaving& leaving) {
-  leaving.since_ns = now_ns_;
-  began_leaving_.emplace_back(now_ns_, object);
-}
-
-void Usage::age(std::int64_t now_ns) {
-  const std::lock_guard lock(mutex_);
-  now_ns_ = std::max(now_ns_, now_ns);
-  while (!began_leaving_.empty() && now_ns_ - began_leaving_.front().first >= kLeavesSoon) {
-    const auto [since_ns, object] = began_leaving_.front();
-    began_leaving_.pop_front();
-    const auto at = leaving_.find(object);
-    if (at == leaving_.end()) continue;
-    Leaving& leaving = at->second;
-    if (leaving.held || leaving.late || leaving.since_ns != since_ns) continue;
-    discount(leaving);
-    leaving.late = true;
-    count(leaving);
-  }
 }
 
 void Usage::nameless(InodeNumber inode, const SealedCopy& copy, bool is_open) {
@@ -208,7 +182,6 @@ void Usage::let_go(ObjectId object) {
   if (at == leaving_.end()) return;
   discount(at->second);
   at->second.held = false;
-  begin_leaving(object, at->second);
   count(at->second);
 }
 
@@ -306,8 +279,6 @@ UsageSums Usage::on(std::uint32_t device) const {
   out.settling = devices_[device].settling;
   out.leaving = devices_[device].leaving;
   out.leaving_files = devices_[device].leaving_files;
-  out.late = devices_[device].late;
-  out.late_files = devices_[device].late_files;
   out.written = devices_[device].written;
   out.complete = complete_;
   out.known = complete_ || believes_;

@@ -5,8 +5,7 @@
 //   settling    files that are whole and not sealed yet: they could go as well
 //   live        everything else that is not sealed, what is open without a name, and what a rewrite that
 //               is under way will replace: measured while it is written
-//   leaving     without a name and not open: the reaper has not come to it yet. What has been leaving for
-//               kLeavesSoon is late: somebody holds it without having it open, or its unlink fails
+//   leaving     without a name and not open: the reaper has not come to it yet
 //
 // What the last run has left is counted by a walk over the objects in the order of their ids, beside
 // the mount's work; until it has ended, what that run said it had is believed. Every step here and every look of the walk is made under the lock of the inode, so
@@ -22,11 +21,9 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "fs/budget/object_marks.h"
@@ -44,9 +41,6 @@ struct SealedCopy {
   TenantSlot tenant = 0;
 };
 
-// A disk that others keep busy takes seconds for an unlink.
-inline constexpr std::int64_t kLeavesSoon = 10'000'000'000;  // ns
-
 struct UsageSums {
   std::uint64_t evictable = 0;
   std::uint64_t kept = 0;
@@ -54,8 +48,6 @@ struct UsageSums {
   std::uint64_t live = 0;
   std::uint64_t leaving = 0;
   std::uint64_t leaving_files = 0;
-  std::uint64_t late = 0;  // of `leaving`
-  std::uint64_t late_files = 0;
   std::uint64_t written = 0;  // that live files grew by, since the start
   // Of sealed files, by what the last run said; 0 as soon as they are counted.
   std::uint64_t believed = 0;
@@ -110,8 +102,6 @@ class Usage {
   // A backing file was unlinked, the inode's own or one that a rewrite replaced (no lock is needed).
   void reaped(InodeNumber inode, ObjectId object);
   void reaped_object(ObjectId object);
-  // It is so late by a monotonic clock. Whoever asks what is late says so first.
-  void age(std::int64_t now_ns);
 
   // ---- the walk; one at a time ----
 
@@ -143,8 +133,6 @@ class Usage {
     std::uint32_t device = 0;
     std::uint64_t bytes = 0;
     bool held = false;  // by a rewrite that is not published: counted as live
-    std::int64_t since_ns = 0;
-    bool late = false;
   };
   struct Sealed {
     std::int64_t evictable = 0;
@@ -168,7 +156,6 @@ class Usage {
   // `held`: not yet.
   void set_leaving(ObjectId object, std::uint32_t device, std::uint64_t bytes,
                    bool held = false);
-  void begin_leaving(ObjectId object, Leaving& leaving);
   void leave_live(InodeNumber inode, ObjectId object);
   void count(const Leaving& leaving);
   void discount(const Leaving& leaving);
@@ -185,8 +172,6 @@ class Usage {
     std::uint64_t settling = 0;
     std::uint64_t leaving = 0;
     std::uint64_t leaving_files = 0;
-    std::uint64_t late = 0;
-    std::uint64_t late_files = 0;
     std::uint64_t written = 0;
     std::int64_t believed = 0;
   };
@@ -197,11 +182,8 @@ class Usage {
   std::array<std::uint64_t, order::kGroups> live_of_{};  // bytes, by tenant
   std::unordered_map<InodeNumber, Live> live_;
   std::unordered_map<ObjectId, Leaving> leaving_;
-  // What began to leave within kLeavesSoon, and when; some of it has gone.
-  std::deque<std::pair<std::int64_t, ObjectId>> began_leaving_;
-  std::int64_t now_ns_ = 0;  // as of age()
-  Sums sums_;                // of the last walk that ended, and of the steps since
-  Sums next_;                // of the walk under way
+  Sums sums_;  // of the last walk that ended, and of the steps since
+  Sums next_;  // of the walk under way
   bool complete_ = false;
   bool believes_ = false;
   bool walking_ = false;

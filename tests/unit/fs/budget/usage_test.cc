@@ -78,44 +78,6 @@ TEST(Usage, SoDoesWhatWasNotSealed) {
   EXPECT_EQ(0U, usage.on(0).all());
 }
 
-TEST(Usage, WhatDoesNotGoSoonIsLate) {
-  Usage usage(1);
-  start_empty(usage);
-  usage.age(1);
-  usage.nameless(5, copy(6, 4096), false);
-  usage.age(kLeavesSoon);
-  usage.nameless(7, copy(8, 100), false);
-  EXPECT_EQ(0U, usage.on(0).late_files);
-  usage.age(kLeavesSoon + 1);
-  EXPECT_EQ(4196U, usage.on(0).leaving);
-  EXPECT_EQ(2U, usage.on(0).leaving_files);
-  EXPECT_EQ(4096U, usage.on(0).late);
-  EXPECT_EQ(1U, usage.on(0).late_files);
-  EXPECT_EQ(4196U, usage.on(0).all());
-  usage.reaped(5, 6);
-  EXPECT_EQ(0U, usage.on(0).late);
-  EXPECT_EQ(0U, usage.on(0).late_files);
-  EXPECT_EQ(100U, usage.on(0).leaving);
-  usage.reaped(7, 8);
-  usage.age(10 * kLeavesSoon);
-  EXPECT_EQ(0U, usage.on(0).all());
-}
-
-TEST(Usage, WhatARewriteHoldsIsNotLate) {
-  Usage usage(1);
-  start_empty(usage);
-  usage.made(5, 0, 0);
-  usage.sealed(5, copy(6, 4096));
-  usage.replaced(5, 6, copy(6, 4096));
-  usage.made(5, 0, 0);
-  usage.age(10 * kLeavesSoon);
-  usage.let_go(6);
-  EXPECT_EQ(4096U, usage.on(0).leaving);
-  EXPECT_EQ(0U, usage.on(0).late);
-  usage.age(11 * kLeavesSoon);
-  EXPECT_EQ(4096U, usage.on(0).late);
-}
-
 TEST(Usage, ARewriteIsTakenBack) {
   Usage usage(1);
   start_empty(usage);
