@@ -24,7 +24,7 @@ SAME = 0.02
 # Runtime, percent of the blocks that the requests have, how much faster than an engine. What was stored or
 # used within the last second stays, at any speed: the more of the mount that is, the worse it chooses.
 CASES = ([(runtime, percent, 2) for runtime in ("vllm-all", "fsnative32") for percent in (20, 30)]
-         if kvmount.FULL else [("vllm-all", 20, 5)])
+         if kvmount.FULL else [("vllm-all", 25, 4)])
 REQUESTS = 600 if kvmount.FULL else 300
 BYTES = 16 * KIB
 SMALLEST = 64 * MIB  # Of a budget.
