@@ -78,7 +78,6 @@ def scene(options):
         yield made
 
 
-@pytest.mark.short
 @PATHS
 def test_it_is_read_and_mapped_while_it_comes(options):
     with Scene(options, proxied=False) as scene:
