@@ -69,7 +69,7 @@ def test_the_pool_stays_within_its_size(pool):
         stored = {}
         for number in range(100):
             writer = rng.choice([a, b])
-            directory = f"model-{number % 5}"
+            directory = f"model-{number % 12}"  # So many that each node has some of them.
             os.makedirs(os.path.join(writer.mnt, directory), exist_ok=True)
             stored[directory, block(number)] = (writer, rng.randbytes(MIB))
             store(os.path.join(writer.mnt, directory), block(number),
