@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "backend/pool/pool_session.h"
+#include "tests/fakes/forwarding_pool_session.h"
 
 namespace kvcachefs::testing {
 
@@ -48,19 +48,15 @@ class PoolFaults {
   std::shared_ptr<const Decide> decide_;
 };
 
-class FaultyPoolSession : public PoolSession {
+class FaultyPoolSession : public ForwardingPoolSession {
  public:
   FaultyPoolSession(std::unique_ptr<PoolSession> below,
                     std::shared_ptr<const PoolFaults> faults)
-      : below_(std::move(below)), faults_(std::move(faults)) {}
+      : ForwardingPoolSession(std::move(below)), faults_(std::move(faults)) {}
 
-  [[nodiscard]] bool is_alive() override { return below_->is_alive(); }
   Result<PoolFound> find(std::string_view path, Deadline deadline) override {
     TRY(faults_->pass("find", path));
     return below_->find(path, deadline);
-  }
-  Result<PoolStatus> status(PoolFile& file, Deadline deadline) override {
-    return below_->status(file, deadline);
   }
   Result<PoolFilePtr> open(std::string_view path, Deadline deadline) override {
     TRY(faults_->pass("open", path));
@@ -69,10 +65,6 @@ class FaultyPoolSession : public PoolSession {
   Result<PoolFilePtr> open_to_write(std::string_view path, Deadline deadline) override {
     TRY(faults_->pass("open", path));
     return below_->open_to_write(path, deadline);
-  }
-  Result<std::uint64_t> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
-                                   const PoolSink& sink, Deadline deadline) override {
-    return below_->read_parts(file, offset, size, sink, deadline);
   }
   Result<PoolFilePtr> create(std::string_view path, std::uint32_t mode,
                              Deadline deadline) override {
@@ -84,9 +76,6 @@ class FaultyPoolSession : public PoolSession {
     if (offset + size > TRY(below_->status(file, deadline)).size)
       TRY(faults_->pass("grow", {}));
     return below_->write_parts(file, offset, size, fill, when, deadline);
-  }
-  Result<void> commit(PoolFile& file, Deadline deadline) override {
-    return below_->commit(file, deadline);
   }
   Result<void> link(PoolFile& file, std::string_view to, Deadline deadline) override {
     TRY(faults_->pass("link", to));
@@ -123,13 +112,8 @@ class FaultyPoolSession : public PoolSession {
     TRY(faults_->pass("list", path));
     return below_->list_statuses(path, visit, deadline);
   }
-  Result<void> touch(PoolFile& file, Deadline deadline) override {
-    return below_->touch(file, deadline);
-  }
-  Result<PoolSpace> space(Deadline deadline) override { return below_->space(deadline); }
 
  private:
-  const std::unique_ptr<PoolSession> below_;
   const std::shared_ptr<const PoolFaults> faults_;
 };
 
