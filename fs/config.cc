@@ -284,6 +284,32 @@ Result<void> set_pool_size(Config& config, std::string_view value, std::string& 
   return set_bytes(config.pool_options.size, value, kMinPoolSize, kMaxPoolSize, problem);
 }
 
+Result<void> set_pool_queue(Config& config, std::string_view value, std::string& problem) {
+  const std::size_t colon = value.find(':');
+  TRY(set_bytes(config.pool_options.queue_bytes, value.substr(0, colon), kMinPoolQueue,
+                kMaxPoolSize, problem));
+  if (colon == std::string_view::npos) return {};
+  const std::string_view text = value.substr(colon + 1);
+  std::uint64_t files = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), files);
+  if (error != std::errc{} || end != text.data() + text.size())
+    return refuse(problem, fmt::format("'{}' is no number of files: write 64GiB:100000", text));
+  if (files < 1 || files > kMaxPoolQueueFiles)
+    return refuse(problem,
+                  fmt::format("'{}' is out of bounds: 1 to {} files may wait", text,
+                              kMaxPoolQueueFiles),
+                  ERANGE);
+  config.pool_options.queue_files = files;
+  return {};
+}
+
+Result<void> set_pool_sync(Config& config, std::string_view value, std::string& problem) {
+  if (value != "local" && value != "pool")
+    return refuse(problem, fmt::format("'{}' is neither local nor pool", value));
+  config.pool_options.syncs = value == "pool";
+  return {};
+}
+
 Result<void> set_stage_whole(Config& config, std::string_view value, std::string& problem) {
   return set_bytes(config.pool_options.stage_whole, value, kMinStageWhole, kMaxPoolSize,
                    problem);
@@ -382,6 +408,14 @@ constexpr std::array kSettings = {
         "that, but what was said to be kept. Say the same on all mounts of a pool. Default: "
         "nothing is evicted there",
         set_pool_size},
+    Setting{"pool-queue", "SIZE[:FILES]", kValue, true, true,
+            "How much may wait to be published, in bytes and in files: of what is beyond it blocks "
+            "are skipped. Default: 256GiB:1000000",
+            set_pool_queue},
+    Setting{"pool-sync", "WHERE", kValue, true, true,
+            "What fsync waits for: local (the disk) or pool (what was closed is published, too; "
+            "of a directory all below it). Default: local",
+            set_pool_sync},
     Setting{
         "stage-whole", "SIZE", kValue, true, true,
         "A file on the pool up to this size is fetched whole before an open of it returns; a "

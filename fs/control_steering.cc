@@ -133,6 +133,7 @@ Result<json> flush(Volume& volume, const ControlRequest& request) {
   return json{{"files", left.files},
               {"removed", left.removed},
               {"more", left.more},
+              {"skipped", left.skipped},
               {"up", volume.is_pool_up()},
               {"next", block_text(left.before)}};
 }

@@ -6,7 +6,7 @@
 //   evict     path, or block (of a     {"directory": an inode as 16 hex digits, or null,
 //             directory) and after      "files": …, "bytes": …, "left": {"open": …, …},
 //                                       "examples": [{"path", "why"}…], "directories": […]}
-//   flush     path, and after         {"files": …, "removed": …, "more", "up", "next"}
+//   flush     path, and after         {"files": …, "removed": …, "more", "skipped", "up", "next"}
 //
 // `flush` says what is not on the pool yet, and has it done soon: ask again with "next" as `after` until it is
 // nothing.

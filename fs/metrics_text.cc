@@ -271,6 +271,10 @@ void add_pool(Text& text, const PoolStatusReport& pool) {
            "Publications and removals that have to be tried again.", counts.failed);
   text.one("pool_to_publish_files", "gauge", "Files that wait for publication; 1000: or more.",
            counts.to_publish);
+  text.one("pool_queued_bytes", "gauge", "Bytes of the files that wait for publication.",
+           counts.queued_bytes);
+  text.one("pool_skipped_files_total", "counter",
+           "Files that are not published: more waited than may.", counts.skipped);
   text.one("pool_to_remove_names", "gauge",
            "Names that are still to be taken away on the pool; 1000: or more.",
            counts.to_remove);

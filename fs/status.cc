@@ -179,7 +179,10 @@ json pool_json(const PoolStatusReport& pool) {
       {"evicted", pool.counts.evicted},
       {"evicted_bytes", pool.counts.evicted_bytes},
       {"to_publish", pool.counts.to_publish},
-      {"to_remove", pool.counts.to_remove}};
+      {"to_remove", pool.counts.to_remove},
+      {"queued", pool.counts.queued},
+      {"queued_bytes", pool.counts.queued_bytes},
+      {"skipped", pool.counts.skipped}};
 }
 
 // ---- text
@@ -478,6 +481,9 @@ void add_pool(std::string& out, const json& status) {
         "              still to do there: {}{} files to publish, {}{} names to remove\n",
         grouped(files), files == most ? " or more" : "", grouped(names),
         names == most ? " or more" : "");
+  if (const std::uint64_t skipped = count_of(pool, "skipped"); skipped > 0)
+    out += fmt::format("              {} {} not published: more waited than --pool-queue allows\n",
+                       grouped(skipped), skipped == 1 ? "file" : "files");
 }
 
 void add_drops(std::string& out, const json& status) {

@@ -28,6 +28,7 @@
 #include "fs/pool/pool_listings.h"
 #include "fs/pool/pool_stager.h"
 #include "fs/pool/publisher.h"
+#include "fs/pool/sync_on_pool.h"
 #include "fs/pool/unflushed.h"
 #include "fs/synthetic/tree.h"
 
@@ -390,6 +391,23 @@ Result<void> Volume::fsync(OpenFile& file, bool data_only, const Caller& caller)
 Result<void> Volume::fsync_directory(InodeNumber /*directory*/) {
   return parts_->core.catalog.sync();
 }
+bool Volume::syncs_on_pool() const noexcept {
+  return parts_->publisher.has_value() && parts_->core.is_publishing &&
+         parts_->core.options.pool_options.syncs;
+}
+Result<void> Volume::sync_on_pool(InodeNumber number,
+                                  std::chrono::steady_clock::time_point called,
+                                  const std::function<bool()>& gives_up) {
+  Parts& parts = *parts_;
+  return kvcachefs::sync_on_pool(parts.core, number, called,
+                                 {.hurry =
+                                      [&parts] {
+                                        parts.sealer.hurry();
+                                        parts.publisher->wake();
+                                      },
+                                  .skipped = [&parts] { return parts.publisher->skipped(); },
+                                  .gives_up = gives_up});
+}
 Result<void> Volume::fallocate(OpenFile& file, int mode, std::uint64_t offset,
                                std::uint64_t length, const Caller& caller) {
   return parts_->files.fallocate(file, mode, offset, length, caller);
@@ -466,7 +484,9 @@ Result<Unflushed> Volume::flush(std::string_view path, InodeNumber before) {
     parts_->sealer.hurry();
     parts_->publisher->wake();
   }
-  return count_unflushed(parts_->core, path, before);
+  Unflushed left = TRY(count_unflushed(parts_->core, path, before));
+  left.skipped = parts_->publisher->skipped();
+  return left;
 }
 
 bool Volume::is_pool_up() const {

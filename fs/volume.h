@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -287,6 +288,10 @@ class Volume {
   // Whoever asks for it needs the file again (policy `keep`), but an NFS server, which does so for each file. *slow*
   Result<void> fsync(OpenFile& file, bool data_only, const Caller& caller = {});
   Result<void> fsync_directory(InodeNumber directory);  // *slow*
+  // An fsync waits for the pool, too, for as long as fs/pool/sync_on_pool.h says, which has the errors; on a thread for such.
+  [[nodiscard]] bool syncs_on_pool() const noexcept;
+  Result<void> sync_on_pool(InodeNumber number, std::chrono::steady_clock::time_point called,
+                            const std::function<bool()>& gives_up);
   Result<void> fallocate(OpenFile& file, int mode, std::uint64_t offset, std::uint64_t length,
                          const Caller& caller);  // *slow*
   Result<std::uint64_t> seek(OpenFile& file, std::uint64_t offset,

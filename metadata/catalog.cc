@@ -191,8 +191,8 @@ void Edit::remove_pool_copy(InodeNumber number, const PoolCopy& copy) {
   batch_.remove(Table::kPoolCopies, keys::lettered(keys::kCopyOfInode, number));
   batch_.remove(Table::kPoolCopies, keys::by_fileid(copy.fileid, number));
 }
-void Edit::put_to_publish(InodeNumber number) {
-  batch_.put(Table::kPoolQueue, keys::lettered(keys::kToPublish, number), {});
+void Edit::put_to_publish(InodeNumber number, std::uint64_t size) {
+  batch_.put(Table::kPoolQueue, keys::lettered(keys::kToPublish, number), keys::number(size));
 }
 void Edit::remove_to_publish(InodeNumber number) {
   batch_.remove(Table::kPoolQueue, keys::lettered(keys::kToPublish, number));
@@ -537,17 +537,23 @@ Result<std::vector<InodeNumber>> Catalog::list_by_fileid(std::uint64_t fileid,
   return found;
 }
 
-Result<std::vector<InodeNumber>> Catalog::list_to_publish(InodeNumber after,
-                                                          std::size_t limit) {
-  std::vector<InodeNumber> found;
+Result<std::vector<QueuedFile>> Catalog::list_queued(InodeNumber after, std::size_t limit) {
+  std::vector<QueuedFile> found;
   if (after == UINT64_MAX || limit == 0) return found;
   TRY(store_->scan(Table::kPoolQueue, std::string(1, keys::kToPublish),
                    keys::lettered(keys::kToPublish, after + 1),
-                   [&](std::string_view key, std::string_view) {
-                     if (const auto number = keys::to_lettered(key)) found.push_back(*number);
+                   [&](std::string_view key, std::string_view size) {
+                     if (const auto number = keys::to_lettered(key))
+                       found.push_back({*number, keys::to_number(size).value_or(0)});
                      return found.size() < limit;
                    }));
   return found;
+}
+
+Result<std::vector<InodeNumber>> Catalog::list_to_publish(InodeNumber after, std::size_t limit) {
+  std::vector<InodeNumber> numbers;
+  for (const QueuedFile& file : TRY(list_queued(after, limit))) numbers.push_back(file.number);
+  return numbers;
 }
 
 Result<bool> Catalog::is_to_publish(InodeNumber number) {

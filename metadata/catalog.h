@@ -88,8 +88,8 @@ class Edit {
   void put_pool_copy(InodeNumber number, const PoolCopy& copy);
   // `copy` is the one that stands there.
   void remove_pool_copy(InodeNumber number, const PoolCopy& copy);
-  // A sealed file that is to be published on the pool.
-  void put_to_publish(InodeNumber number);
+  // A sealed file that is to be published on the pool, and its size.
+  void put_to_publish(InodeNumber number, std::uint64_t size);
   void remove_to_publish(InodeNumber number);
   // A path that is to be taken away on the pool; another tombstone of it is replaced.
   void put_tombstone(std::string_view path, const Tombstone& tombstone);
@@ -120,6 +120,12 @@ struct RunMarker {
   std::string boot_id;  // of the machine in that run
   std::string
       mount_ids;  // of the devices' backing filesystems in that run, as the caller encodes them
+};
+
+// `size`: when it was asked for; 0 may also be that nobody knew.
+struct QueuedFile {
+  InodeNumber number;
+  std::uint64_t size;
 };
 
 struct OrphanObject {
@@ -169,6 +175,7 @@ class Catalog {
   Result<std::vector<InodeNumber>> list_by_fileid(std::uint64_t fileid, std::size_t limit);
   // In number order, those greater than `after`.
   Result<std::vector<InodeNumber>> list_to_publish(InodeNumber after, std::size_t limit);
+  Result<std::vector<QueuedFile>> list_queued(InodeNumber after, std::size_t limit);
   Result<bool> is_to_publish(InodeNumber number);
   Result<std::optional<Tombstone>> find_tombstone(std::string_view path);
   // In the order of their paths, those after `after`.

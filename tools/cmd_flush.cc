@@ -32,6 +32,7 @@ struct Left {
   std::uint64_t removed = 0;
   bool more = false;
   bool up = false;
+  std::uint64_t skipped = 0;  // of the whole mount, since it began
   [[nodiscard]] bool is_nothing() const noexcept { return files + removed == 0 && !more; }
   bool operator==(const Left&) const = default;
 };
@@ -51,13 +52,21 @@ void end_progress() {
   if (::isatty(STDERR_FILENO) == 1) fmt::print(stderr, "\r\033[K");
 }
 
-int finish(const FlushArguments& arguments, const Left& left) {
+// `before`: skipped when it began.
+int finish(const FlushArguments& arguments, const Left& left, std::uint64_t before) {
   end_progress();
   if (arguments.json)
     print_out("{}\n", line_of({{"files", left.files},
                                {"removed", left.removed},
                                {"more", left.more},
+                               {"skipped", left.skipped},
                                {"up", left.up}}));
+  if (left.skipped > before) {
+    complain(fmt::format(
+        "flush: {}: {} skipped, for more waited than --pool-queue allows: not on the pool",
+        visible(arguments.path), counted(left.skipped - before, "file")));
+    return kExitFailed;
+  }
   if (left.is_nothing()) {
     if (!arguments.json) print_out("all is on the pool\n");
     return kExitOk;
@@ -86,6 +95,7 @@ int flush(const FlushArguments& arguments) {
   request.command = "flush";
   request.path = place->path;
   Left last;
+  std::uint64_t skipped = 0;
   auto moved = Clock::now();
   auto shown = Clock::time_point{};
   while (true) {
@@ -98,11 +108,13 @@ int flush(const FlushArguments& arguments) {
     const Left left{.files = count_in(*answer, "files"),
                     .removed = count_in(*answer, "removed"),
                     .more = is_true(*answer, "more"),
-                    .up = is_true(*answer, "up")};
+                    .up = is_true(*answer, "up"),
+                    .skipped = count_in(*answer, "skipped")};
+    if (request.after.empty()) skipped = left.skipped;
     const auto now = Clock::now();
     if (!(left == last)) moved = now;
     last = left;
-    if (left.is_nothing() || now - moved >= *patience) return finish(arguments, left);
+    if (left.is_nothing() || now - moved >= *patience) return finish(arguments, left, skipped);
     if (now - shown >= kShowEvery) {
       show_progress(left);
       shown = now;

@@ -158,7 +158,7 @@ Result<void> Files::note_first_use(Inode& inode) {
       return {};
     next.flags |= kInodeReused;
     Edit edit;
-    edit.put_to_publish(inode.number);
+    edit.put_to_publish(inode.number, next.stamp.size);
     TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
   }
   if (core_.on_pool_work) core_.on_pool_work();

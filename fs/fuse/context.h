@@ -29,6 +29,8 @@ struct OperationContext {
   // The threads on which calls wait for the pool, and those for lookups. They take at most half of what may be parked.
   WorkerPool* pool_calls = nullptr;
   WorkerPool* lookup_calls = nullptr;
+  // Where an fsync waits for the pool; it takes at most three quarters of what may be parked.
+  WorkerPool* sync_calls = nullptr;
   // Those on which reads of a file wait that comes from the pool. They are counted by themselves: what may be parked and
   // they together leave an eighth of a ring's entries. The kernel sends as many of its read-ahead at a time
   // (max_background), and one more on each queue of a ring (fuse_uring_flush_bg(), fs/fuse/dev_uring.c), so that none has to

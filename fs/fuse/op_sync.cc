@@ -1,11 +1,37 @@
 // What may wait for a disk: FLUSH, FSYNC, FSYNCDIR, FALLOCATE, COPY_FILE_RANGE.
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "fs/fuse/kernel_order.h"
 #include "fs/fuse/ops.h"
 
 namespace kvcachefs {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// `sync(volume)` puts it on the disk; where an fsync means the pool it waits for that as well.
+template <class Sync>
+void sync_here_or_there(Reply reply, fuse_ino_t inode, Sync sync) {
+  OperationContext& context = reply.context();
+  if (!reply.volume().syncs_on_pool())
+    return run_slowly(std::move(reply),
+                      [sync](Reply& answer) { answer.result(sync(answer.volume())); });
+  const auto wait = [&context, inode, sync, called = Clock::now()](Reply& answer) {
+    Result<void> done = sync(answer.volume());
+    if (done.ok())
+      done = answer.volume().sync_on_pool(
+          inode, called, [&context] { return context.parked_limit.load() == 0; });
+    answer.result(done);
+  };
+  if (!run_parked(reply, *context.sync_calls, context.parked, context.parked_limit.load() / 4 * 3,
+                  wait))
+    reply.error(fail(EIO, "too many wait for the pool"));
+}
+
+}  // namespace
 
 void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kFlush);
@@ -14,7 +40,7 @@ void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   const FlushCost cost = reply.volume().flush_cost(file);
   if (cost == FlushCost::kWaitsForRoom &&
       run_when_room(reply,
-                    [&file, caller, called = std::chrono::steady_clock::now()](Reply& answer) {
+                    [&file, caller, called = Clock::now()](Reply& answer) {
                       answer.volume().wait_for_room(file, called);
                       answer.result(answer.volume().flush(file, caller));
                     }))
@@ -25,18 +51,19 @@ void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   });
 }
 
-void op_fsync(fuse_req_t request, fuse_ino_t, int data_only, fuse_file_info* info) noexcept {
+void op_fsync(fuse_req_t request, fuse_ino_t inode, int data_only,
+              fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kFsync);
   OpenFile& file = *reply.file(info);
-  const Caller caller = caller_of(request);
-  run_slowly(std::move(reply), [&file, data_only, caller](Reply& answer) {
-    answer.result(answer.volume().fsync(file, data_only != 0, caller));
-  });
+  sync_here_or_there(std::move(reply), inode,
+                     [&file, data_only, caller = caller_of(request)](Volume& volume) {
+                       return volume.fsync(file, data_only != 0, caller);
+                     });
 }
 
 void op_fsyncdir(fuse_req_t request, fuse_ino_t inode, int, fuse_file_info*) noexcept {
-  run_slowly(Reply(request, Operation::kFsyncdir),
-             [inode](Reply& answer) { answer.result(answer.volume().fsync_directory(inode)); });
+  sync_here_or_there(Reply(request, Operation::kFsyncdir), inode,
+                     [inode](Volume& volume) { return volume.fsync_directory(inode); });
 }
 
 void op_fallocate(fuse_req_t request, fuse_ino_t, int mode, off_t offset, off_t length,

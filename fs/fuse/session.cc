@@ -37,6 +37,8 @@ constexpr std::size_t kSlowQueue = 512;
 constexpr std::size_t kPoolThreads = 16;
 // As many reads as may be parked of a ring of the usual depth.
 constexpr std::size_t kReadThreads = 28;
+// They wait for the pool, and look at what is left; those behind them look when they are done.
+constexpr std::size_t kSyncThreads = 8;
 constexpr std::size_t kMostBackground = 64;
 // The kernel sends the next INIT only when it did not like the first one's version.
 constexpr int kInitRounds = 4;
@@ -179,6 +181,8 @@ Result<void> FuseSession::mount(std::string& problem) {
   context_->pool_calls = pool_calls_.get();
   lookup_calls_ = std::make_unique<WorkerPool>("kv-pool-look", kPoolThreads, kSlowQueue);
   context_->lookup_calls = lookup_calls_.get();
+  sync_calls_ = std::make_unique<WorkerPool>("kv-pool-sync", kSyncThreads, kSlowQueue);
+  context_->sync_calls = sync_calls_.get();
   read_calls_ = std::make_unique<WorkerPool>("kv-pool-read", kReadThreads, kSlowQueue);
   context_->read_calls = read_calls_.get();
   loop_ = std::make_unique<ReadLoop>(session_);
@@ -409,6 +413,7 @@ void FuseSession::shut_down() noexcept {
     room_calls_->drain();
     pool_calls_->drain();
     lookup_calls_->drain();
+    sync_calls_->drain();
     read_calls_->drain();
   } while (context_->parked.load() != 0 || context_->parked_reads.load() != 0);
   // Those that are not counted any more may still be answering.

@@ -139,6 +139,7 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   std::unique_ptr<WorkerPool> room_calls_;
   std::unique_ptr<WorkerPool> pool_calls_;
   std::unique_ptr<WorkerPool> lookup_calls_;
+  std::unique_ptr<WorkerPool> sync_calls_;
   std::unique_ptr<WorkerPool> read_calls_;
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<ReadLoop> loop_;

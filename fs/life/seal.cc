@@ -84,7 +84,7 @@ Result<Sealed> record_seal(Core& core, const Candidate& file, const DataStamp& s
   next.stamp = stamp;
   edit.put_object(file.object, object);
   if (core.is_publishing && (is_new || !TRY(core.catalog.find_pool_copy(file.inode->number))))
-    edit.put_to_publish(file.inode->number);
+    edit.put_to_publish(file.inode->number, stamp.size);
   TRY(commit_record(core, *file.inode, std::move(next), std::move(edit)));
   return Sealed::kYes;
 }

@@ -27,6 +27,10 @@ struct PoolCounts {
   static constexpr std::size_t kMostCounted = 1000;
   std::uint64_t to_publish = 0;  // files that wait
   std::uint64_t to_remove = 0;   // names
+  // As of the last look, once a second or so: files that wait for publication and their bytes.
+  std::uint64_t queued = 0;
+  std::uint64_t queued_bytes = 0;
+  std::uint64_t skipped = 0;  // that were taken from there since it was too long, and were not published
 };
 
 }  // namespace kvcachefs

@@ -166,12 +166,12 @@ InodePtr PoolFiles::take_over(InodeNumber directory, std::string_view name,
 bool PoolFiles::keeps(Inode& inode) {
   const Result<Treatment> treatment = note_policy(core_, inode);
   if (treatment.ok() && treatment->policy < FilePolicy::kKeep) return false;
+  Edit edit;
   {
     const std::lock_guard lock(inode.mutex);
     if (inode.record.state == DataState::kRemote) return false;
+    edit.put_to_publish(inode.number, inode.record.stamp.size);
   }
-  Edit edit;
-  edit.put_to_publish(inode.number);
   if (!core_.is_publishing || !core_.catalog.commit(std::move(edit)).ok()) return true;
   if (core_.on_pool_work) core_.on_pool_work();
   return true;

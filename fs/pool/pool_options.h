@@ -11,6 +11,11 @@ namespace kvcachefs {
 inline constexpr std::uint64_t kMinPoolSize = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxPoolSize = std::uint64_t{1} << 60;
 
+inline constexpr std::uint64_t kDefaultPoolQueue = std::uint64_t{256} << 30;
+inline constexpr std::uint64_t kMinPoolQueue = std::uint64_t{1} << 20;
+inline constexpr std::uint64_t kDefaultPoolQueueFiles = 1'000'000;
+inline constexpr std::uint64_t kMaxPoolQueueFiles = 100'000'000;
+
 inline constexpr std::uint64_t kMaxPoolInFlight = std::uint64_t{1} << 30;
 inline constexpr std::uint64_t kDefaultStageWhole = std::uint64_t{256} << 20;
 inline constexpr std::uint64_t kMinStageWhole = std::uint64_t{1} << 20;
@@ -23,6 +28,11 @@ struct PoolOptions {
   std::uint64_t stage_whole = kDefaultStageWhole;
   // Bytes that may be under way to an NFS pool, and from it, at a time (backend/pool/pool_governor.h).
   std::uint64_t in_flight = PoolGovernor::kDefaultMost;
+  // What may wait for publication, bytes and files; of what is beyond it blocks are skipped (fs/pool/queue_bound.h).
+  std::uint64_t queue_bytes = kDefaultPoolQueue;
+  std::uint64_t queue_files = kDefaultPoolQueueFiles;
+  // An fsync waits for the pool (fs/pool/sync_on_pool.h).
+  bool syncs = false;
   // Whose the files and directories are of which the pool does not say it: those that somebody else put there.
   std::uint32_t owner_uid = 0;
   std::uint32_t owner_gid = 0;

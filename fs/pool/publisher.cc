@@ -175,6 +175,7 @@ void Publisher::say(const Result<bool>& all) {
 }
 
 Result<bool> Publisher::pass() {
+  if (core_.is_publishing) TRY(bound_.keep());
   if (!service_.is_usable()) return false;
   const bool all_removed = TRY(remove_names());
   return TRY(publish_files()) && all_removed;
@@ -260,6 +261,7 @@ Result<bool> Publisher::publish_files() {
   bool all = true;
   InodeNumber after = 0;
   while (!stopping()) {
+    TRY(bound_.keep());
     std::vector<InodeNumber> batch = TRY(core_.catalog.list_to_publish(after, kBatch));
     if (batch.empty()) return all;
     after = batch.back();
@@ -609,6 +611,9 @@ void Publisher::add_counts(PoolCounts& counts) const {
   counts.duplicates = duplicates_.load();
   counts.removed = removed_.load();
   counts.failed = failed_.load();
+  counts.queued = bound_.files();
+  counts.queued_bytes = bound_.bytes();
+  counts.skipped = bound_.skipped();
   if (const auto files = core_.catalog.list_to_publish(0, PoolCounts::kMostCounted); files.ok())
     counts.to_publish = files->size();
   if (const auto names = core_.catalog.list_tombstones({}, PoolCounts::kMostCounted);

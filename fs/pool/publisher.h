@@ -7,7 +7,7 @@
 // A tombstone comes before what is published anew under its path. Of blocks an ancestor comes before its descendants, so
 // that whoever finds a block on the pool finds those before it: bytes of kAtOnce files are under way together, names are
 // given in turn. A file that fails for a reason of its own is put off, and those behind it go on; what fails for the pool's
-// is tried again from the begin on.
+// is tried again from the begin on. What a slow pool, or one that is away, makes too long is cut (fs/pool/queue_bound.h).
 #pragma once
 
 #include <atomic>
@@ -23,13 +23,15 @@
 #include "fs/pool/pool_counts.h"
 #include "fs/pool/publish_tries.h"
 #include "fs/pool/put_off.h"
+#include "fs/pool/queue_bound.h"
 #include "fs/pool/shared_name.h"
 
 namespace kvcachefs {
 
 class Publisher {
  public:
-  Publisher(Core& core, PoolService& service) : core_(core), service_(service) {}
+  Publisher(Core& core, PoolService& service)
+      : core_(core), service_(service), bound_(core) {}
   ~Publisher() { stop(); }
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
@@ -41,6 +43,7 @@ class Publisher {
   void wake();
 
   void add_counts(PoolCounts& counts) const;
+  [[nodiscard]] std::uint64_t skipped() const noexcept { return bound_.skipped(); }
 
  private:
   static constexpr std::size_t kBatch = 256;
@@ -92,6 +95,7 @@ class Publisher {
 
   Core& core_;
   PoolService& service_;
+  QueueBound bound_;
   PublishTries tries_;
   PutOff files_;             // by inode
   PutOff names_;             // by the hash of the path

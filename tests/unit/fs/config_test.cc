@@ -83,6 +83,8 @@ TEST_F(ConfigTest, APoolHasAnAddressAndAnOwner) {
   give("pool-writes", "reused");
   give("pool-size", "2TiB");
   give("stage-whole", "64MiB");
+  give("pool-queue", "8GiB:5000");
+  give("pool-sync", "pool");
   give("pool-in-flight", "8MiB");
   give("pool-owner", "1000:1001");
   auto config = load();
@@ -93,6 +95,9 @@ TEST_F(ConfigTest, APoolHasAnAddressAndAnOwner) {
   EXPECT_EQ(2050, config->pool->nfs_port);
   EXPECT_EQ(PoolWrites::kReused, config->pool_options.writes);
   EXPECT_EQ(64 * kMiB, config->pool_options.stage_whole);
+  EXPECT_EQ(8 * kGiB, config->pool_options.queue_bytes);
+  EXPECT_EQ(5000u, config->pool_options.queue_files);
+  EXPECT_TRUE(config->pool_options.syncs);
   EXPECT_EQ(8 * kMiB, config->pool_options.in_flight);
   EXPECT_EQ(1000u, config->pool_options.owner_uid);
   EXPECT_EQ(1001u, config->pool_options.owner_gid);
@@ -249,6 +254,12 @@ TEST_F(ConfigTest, EveryValueThatIsRefusedIsNamedWithAFix) {
                              {"pool-size", "1KiB", ERANGE, "1 MiB"},
                              {"pool-size", "much", EINVAL, "not a size"},
                              {"pool-in-flight", "1KiB", ERANGE, "2 MiB"},
+                             {"pool-queue", "1KiB", ERANGE, "1 MiB"},
+                             {"pool-queue", "8GiB:", EINVAL, "64GiB:100000"},
+                             {"pool-queue", "8GiB:1k", EINVAL, "64GiB:100000"},
+                             {"pool-queue", "8GiB:0", ERANGE, "1 to"},
+                             {"pool-queue", ":5", EINVAL, "not a size"},
+                             {"pool-sync", "both", EINVAL, "neither"},
                              {"stage-whole", "1KiB", ERANGE, "1 MiB"},
                              {"stage-whole", "all", EINVAL, "not a size"},
                              {"pool-owner", "root", EINVAL, "UID:GID"},

@@ -283,12 +283,15 @@ TEST_F(CatalogTest, KnowsWhatStandsOnThePool) {
 TEST_F(CatalogTest, ListsTheWorkForThePoolInSteps) {
   for (InodeNumber i = 1; i <= 5; ++i) {
     commit([&](Edit& edit) {
-      edit.put_to_publish(i * 300);
+      edit.put_to_publish(i * 300, i);
       edit.put_tombstone("d/" + std::to_string(i), {.fileid = i});
     });
   }
   EXPECT_EQ((std::vector<InodeNumber>{300, 600}), *catalog_->list_to_publish(0, 2));
   EXPECT_EQ((std::vector<InodeNumber>{900, 1200, 1500}), *catalog_->list_to_publish(600, 10));
+  const auto queued = catalog_->list_queued(900, 10);
+  ASSERT_EQ(2U, queued->size());
+  EXPECT_EQ(4U, queued->front().size);
   commit([&](Edit& edit) { edit.remove_to_publish(300); });
   EXPECT_EQ((std::vector<InodeNumber>{600}), *catalog_->list_to_publish(0, 1));
   EXPECT_EQ((Tombstone{.fileid = 3}), *catalog_->find_tombstone("d/3"));

@@ -1,0 +1,49 @@
+// How long the queue of what is to be published may get: in bytes of files, and in files. What is too much is taken from its
+// end: blocks that can be computed again and that come late in their chains. They are skipped, and counted; they stay here
+// like what a mount without a pool has.
+//
+// A file whose name is no block's always stays: the pool would have an older one for its name. So does what is to be kept.
+// Both are bounded by the budget alone.
+//
+// The publisher's thread alone calls keep(); the counts are for any thread. The queue is looked at at most once a second, and
+// for a tenth of the time at most; what is stored between two looks is beyond the bound.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "fs/node/core.h"
+
+namespace kvcachefs {
+
+class QueueBound {
+ public:
+  explicit QueueBound(Core& core) : core_(core) {}
+
+  // Errors: EIO, EBADMSG, ENOSPC of the catalog; the next call goes on.
+  Result<void> keep();
+
+  // As of the last look.
+  [[nodiscard]] std::uint64_t files() const noexcept { return files_.load(); }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_.load(); }
+  // Since the start.
+  [[nodiscard]] std::uint64_t skipped() const noexcept { return skipped_.load(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kBetween{1};
+  static constexpr std::size_t kBatch = 4096;
+
+  Result<void> look();
+  Result<bool> skip(InodeNumber number);
+
+  Core& core_;
+  Clock::time_point next_ = {};
+  bool is_over_ = false;  // at the last look
+  std::atomic<std::uint64_t> files_{0};
+  std::atomic<std::uint64_t> bytes_{0};
+  std::atomic<std::uint64_t> skipped_{0};
+};
+
+}  // namespace kvcachefs

@@ -1,0 +1,76 @@
+#include "fs/pool/sync_on_pool.h"
+
+#include <algorithm>
+#include <mutex>
+#include <thread>
+
+#include "fs/known/place.h"
+#include "fs/life/states.h"
+#include "fs/pool/shared_name.h"
+#include "fs/pool/unflushed.h"
+
+namespace kvcachefs {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kFirstPause{5};
+constexpr std::chrono::milliseconds kLongestPause{200};
+constexpr std::uint64_t kSlowestRate = 5'000'000;  // bytes a second
+
+// What is still to come; 0: nothing.
+Result<std::uint64_t> left_of_file(Core& core, Inode& inode) {
+  const auto shared = TRY(shared_name_of(core.catalog, core.knowledge, inode.number));
+  if (!shared) return 0;
+  {
+    const std::lock_guard lock(inode.mutex);
+    if (inode.writers > 0 || inode.record.nlink == 0) return 0;
+    if (is_unsealed(inode.record.state)) return 1;
+  }
+  return TRY(core.catalog.is_to_publish(inode.number)) ? 1 : 0;
+}
+
+Result<std::uint64_t> left_below(Core& core, InodeNumber directory, InodeNumber& before) {
+  const auto place = core.knowledge.places().of(directory);
+  if (!place.ok()) return place.error();
+  if (*place == nullptr) return 0;
+  const Unflushed left = TRY(count_unflushed(core, (*place)->path, before));
+  before = left.before;
+  return left.files + left.removed + (left.more ? 1 : 0);
+}
+
+}  // namespace
+
+Result<void> sync_on_pool(Core& core, InodeNumber number, Clock::time_point called,
+                          const PoolSync& sync) {
+  const InodePtr inode = TRY(core.table.get(number));
+  const bool is_file = inode->is_file();
+  Clock::time_point end = called + kPoolSyncPatience;
+  if (is_file) {
+    const std::lock_guard lock(inode->mutex);
+    end += std::chrono::seconds(inode->record.stamp.size / kSlowestRate);
+  }
+  const std::uint64_t skipped = sync.skipped();
+  std::chrono::milliseconds pause = kFirstPause;
+  Clock::time_point hurried = {};
+  std::uint64_t last = 0;
+  InodeNumber before = 0;
+  while (true) {
+    const std::uint64_t left = is_file ? TRY(left_of_file(core, *inode))
+                                       : TRY(left_below(core, number, before));
+    if (sync.skipped() != skipped) return fail(EIO, "pool-sync: files were skipped");
+    if (left == 0) return {};
+    const Clock::time_point now = Clock::now();
+    if (left < last) end = std::min(now + kPoolSyncPatience, called + kLongestPoolSync);
+    last = left;
+    if (now >= end) return fail(EIO, "pool-sync: not on the pool in time");
+    if (sync.gives_up()) return fail(EIO, "pool-sync: the mount ends");
+    if (now - hurried > kLongestPause) {
+      sync.hurry();
+      hurried = now;
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+}  // namespace kvcachefs

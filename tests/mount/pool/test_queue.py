@@ -1,0 +1,201 @@
+"""What waits for the pool: its bound, and programs that wait with it (--pool-sync pool)."""
+
+import concurrent.futures
+import errno
+import hashlib
+import os
+import platform
+import threading
+import time
+
+import pytest
+
+import kvmount
+import pools
+
+KIB = 1 << 10
+FSYNC = {"x86_64": 74}.get(platform.machine(), 82)  # its system call
+
+
+def block(number):
+    digest = hashlib.sha256(f"queue {number}".encode()).hexdigest()
+    return f"model_1a2b3c4d5e6f_r0/{digest[:3]}/{digest[3:5]}_g0/{digest}.bin"
+
+
+def store(mount, name, content, keep_open=False):
+    """As runtimes do; with `keep_open` the descriptor, still open for writing."""
+    path = os.path.join(mount.mnt, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    fd = os.open(path + ".tmp", os.O_RDWR | os.O_CREAT, 0o644)
+    os.write(fd, content)
+    os.rename(path + ".tmp", path)
+    if keep_open:
+        return fd
+    os.close(fd)
+    return path
+
+
+def content(number, size):
+    return hashlib.sha256(f"content {number}".encode()).digest() * (size // 32)
+
+
+def sync_directory(path):
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def wait_until_down(mount):
+    kvmount.wait_until(lambda: not pools.state(mount)["up"], 60, "the pool to be down")
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("bound, stay", [("1GiB:4", 4), ("1MiB:1000", 4)])
+def test_blocks_beyond_the_bound_are_skipped_and_stay_here(bound, stay):
+    size = 256 * KIB
+    with pools.Pool("nfs") as pool, pools.node(pool, "queue", options=["--pool-queue", bound]) as mount:
+        pools.wait_until_joined(mount)
+        store(mount, "first", b"bytes")
+        assert mount.cli("flush", mount.mnt).returncode == 0
+        pool.stop()
+        wait_until_down(mount)
+        names = [block(number) for number in range(12)]
+        for number, name in enumerate(names):
+            store(mount, name, content(number, size))
+        kvmount.wait_until(lambda: pools.state(mount)["skipped"] == len(names) - stay, 60,
+                           "what is too much to be skipped")
+        # The queue is full: what only this mount has, and what is to be kept, waits all the same.
+        store(mount, "model_1a2b3c4d5e6f_r0/config.json", b"{}")
+        pinned = store(mount, block(100), content(100, size))
+        assert mount.cli("pin", pinned).returncode == 0
+        told = pools.state(mount)
+        assert told["queued_bytes"] <= max(stay * size, 1 << 20)
+        assert "--pool-queue" in mount.cli("status", mount.mnt).stdout
+        for number, name in enumerate(names):
+            with open(os.path.join(mount.mnt, name), "rb") as file:
+                assert file.read() == content(number, size)
+        pool.resume()
+        done = mount.cli("flush", mount.mnt)
+        assert done.returncode == 0, done.stderr
+        there = [name for name in names if os.path.exists(pool.path(name))]
+        assert there == names[:stay]
+        assert os.path.exists(pool.path("model_1a2b3c4d5e6f_r0", "config.json"))
+        assert os.path.exists(pool.path(block(100)))
+        # There is room in the queue again.
+        store(mount, block(200), content(200, size))
+        assert mount.cli("flush", mount.mnt).returncode == 0
+        assert os.path.exists(pool.path(block(200)))
+        assert pools.state(mount)["queued_bytes"] == 0
+
+
+def test_a_flush_says_what_was_skipped_while_it_waited():
+    with pools.Pool("nfs") as pool, \
+            pools.node(pool, "skips", options=["--pool-queue", "1GiB:2"]) as mount, \
+            concurrent.futures.ThreadPoolExecutor() as background:
+        pools.wait_until_joined(mount)
+        pool.stop()
+        wait_until_down(mount)
+        descriptors = [store(mount, block(number), content(number, KIB), keep_open=True)
+                       for number in range(6)]
+        store(mount, block(6), content(6, KIB))
+        flush = background.submit(mount.cli, "flush", "--timeout", "4s", mount.mnt)
+        kvmount.wait_until(lambda: pools.state(mount)["queued"] == 1, 60, "the flush to have it sealed")
+        for fd in descriptors:
+            os.close(fd)
+        done = flush.result(60)
+        assert done.returncode == 1
+        assert "5 files skipped" in done.stderr, done.stderr
+        pool.resume()
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("kind", ["dir", "nfs"])
+def test_an_fsync_waits_for_the_pool(kind):
+    with pools.Pool(kind) as pool, \
+            pools.node(pool, "syncs", options=["--pool-sync", "pool"]) as mount:
+        pools.wait_until_joined(mount)
+
+        def stored(number):
+            name = block(number)
+            fd = store(mount, name, content(number, 64 * KIB), keep_open=True)
+            os.fsync(fd)  # Nothing of it can be there while it is written.
+            os.close(fd)
+            path = os.path.join(mount.mnt, name)
+            if number % 2 == 0:
+                sync_directory(os.path.dirname(path))
+            else:
+                fd = os.open(path, os.O_RDONLY)
+                os.fsync(fd)
+                os.close(fd)
+            with open(pool.path(name), "rb") as file:
+                assert file.read() == content(number, 64 * KIB)
+
+        for number in range(4):
+            stored(number)
+        with concurrent.futures.ThreadPoolExecutor(12) as threads:
+            list(threads.map(stored, range(10, 34)))
+        # What stays here is not waited for.
+        os.mkdir(os.path.join(mount.mnt, "own"))
+        with open(os.path.join(mount.mnt, "own", "a.tmp"), "wb") as file:
+            file.write(b"bytes")
+        sync_directory(os.path.join(mount.mnt, "own"))
+        os.unlink(os.path.join(mount.mnt, block(0)))
+        sync_directory(mount.mnt)
+        assert not os.path.exists(pool.path(block(0)))
+
+
+def test_an_fsync_fails_when_the_pool_does_not_answer():
+    with pools.Pool("nfs") as pool, \
+            pools.node(pool, "fails", options=["--pool-sync", "pool"]) as mount, \
+            pools.node(pool, "local") as other:
+        pools.wait_until_joined(mount, other)
+        pool.stop()
+        for which in (mount, other):
+            store(which, block(1), content(1, KIB))
+        begin = time.monotonic()
+        sync_directory(other.mnt)
+        assert time.monotonic() - begin < 5
+        begin = time.monotonic()
+        with pytest.raises(OSError) as failed:
+            sync_directory(mount.mnt)
+        assert failed.value.errno == errno.EIO
+        assert 9 < time.monotonic() - begin < 20
+        # It is local as ever.
+        with open(os.path.join(mount.mnt, block(1)), "rb") as file:
+            assert file.read() == content(1, KIB)
+        pool.resume()
+        sync_directory(mount.mnt)
+        assert os.path.exists(pool.path(block(1)))
+
+
+def test_a_mount_ends_while_an_fsync_waits():
+    with pools.Pool("nfs") as pool, pools.node(pool, "ends", options=["--pool-sync", "pool"]) as mount, \
+            concurrent.futures.ThreadPoolExecutor() as background:
+        pools.wait_until_joined(mount)
+        pool.stop()
+        path = store(mount, block(1), content(1, KIB))
+
+        thread = []
+
+        def sync():
+            thread.append(threading.get_native_id())
+            try:
+                sync_directory(os.path.dirname(path))
+            except OSError as error:
+                return error.errno
+            return 0
+
+        waits = background.submit(sync)
+
+        def is_in_fsync():
+            with open(f"/proc/self/task/{thread[0]}/syscall", encoding="ascii") as file:
+                return file.read().startswith(f"{FSYNC} ")
+
+        kvmount.wait_until(lambda: thread and is_in_fsync(), 10, "the fsync")
+        begin = time.monotonic()
+        assert mount.cli("umount", "--lazy", mount.mnt).returncode == 0
+        assert waits.result(30) in (errno.EIO, errno.ENOTCONN, errno.ECONNABORTED)
+        assert time.monotonic() - begin < 9
+        pool.resume()
