@@ -171,11 +171,14 @@ void Budget::used_as(InodeNumber inode, TenantSlot tenant) {
 
 void Budget::known(InodeNumber inode, UnixNanos written, TenantSlot tenant) {
   constexpr std::int64_t kBirthsPerMicro = 16;
-  const std::int64_t when = std::clamp<std::int64_t>(written, 1, knowledge_.now());
-  files_.restore(inode, {.parent = std::nullopt,
-                         .hinted = false,
-                         .birth = static_cast<std::uint64_t>(when / 1000 * kBirthsPerMicro),
-                         .stamp = static_cast<std::uint64_t>(when / order::kNanosPerStamp)});
+  const std::int64_t now = knowledge_.now();
+  const std::int64_t when = std::clamp<std::int64_t>(written, 1, now);
+  files_.restore(inode,
+                 {.parent = std::nullopt,
+                  .hinted = false,
+                  .birth = static_cast<std::uint64_t>(when / 1000 * kBirthsPerMicro),
+                  .stamp = static_cast<std::uint64_t>(when / order::kNanosPerStamp)},
+                 now);
   files_.set_group(inode, tenant);
 }
 

@@ -86,7 +86,7 @@ void BlockKeeper::restore() {
             // Published in the last minute before a crash, or since this start.
             core_.knowledge.stored(block);
           } else {
-            learner.restore(block, snapshot_in(record));
+            learner.restore(block, snapshot_in(record), core_.knowledge.now());
           }
           after = block;
           return ++count < kBatch;

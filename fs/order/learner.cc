@@ -125,9 +125,9 @@ ChangedBatch Learner::take_changed(std::size_t limit) {
   return state_->take_changed(limit);
 }
 
-void Learner::restore(std::uint64_t name, const Snapshot& snapshot) {
+void Learner::restore(std::uint64_t name, const Snapshot& snapshot, std::int64_t now_ns) {
   const std::lock_guard lock(mutex_);
-  state_->restore(name, snapshot);
+  state_->restore(name, snapshot, now_ns);
 }
 
 void Learner::restored() {

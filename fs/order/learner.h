@@ -179,8 +179,9 @@ class Learner {
   ChangedBatch take_changed(std::size_t limit);
   // A stored name from an earlier run. Calls about it may have come before: what they said stays,
   // its older birth counts. In any order; the parents that have not come yet are waited for until
-  // restored(), whatever kMaxWaiting says.
-  void restore(std::uint64_t name, const Snapshot& snapshot);
+  // restored(), whatever kMaxWaiting says. A stamp later than now counts as now: the clock was ahead then, or is
+  // behind now, and the name would stay for as long as that.
+  void restore(std::uint64_t name, const Snapshot& snapshot, std::int64_t now_ns);
   void restored();
 
   LearnerSizes sizes() const;

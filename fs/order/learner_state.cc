@@ -350,18 +350,21 @@ ChangedBatch LearnerState::take_changed(std::size_t limit) {
   return batch;
 }
 
-void LearnerState::restore(std::uint64_t name, const Snapshot& snapshot) {
+void LearnerState::restore(std::uint64_t name, const Snapshot& snapshot, std::int64_t now_ns) {
+  tick(now_ns);
   restoring_ = true;
   const NameIndex index = find_or_wait_for(name);
   if (index == kNoName) return;
   NameRecord& record = names_[index];
   if (snapshot.birth < record.birth()) set_birth(index, snapshot.birth);
   last_birth_ = std::max(last_birth_, snapshot.birth);
+  const Stamp stamp = std::clamp<Stamp>(snapshot.stamp, 1, stamp_now());
   if (record.stored == 0) {
-    make_stored(index, std::max<Stamp>(snapshot.stamp, 1));
-    record.changed = 0;
+    make_stored(index, stamp);
+    // What is not so any more is written anew.
+    if (snapshot.stamp <= stamp) record.changed = 0;
   } else {
-    raise(index, snapshot.stamp);
+    raise(index, stamp);
   }
   if (!snapshot.parent || *snapshot.parent == name || record.confidence >= kSettled) return;
   const NameIndex parent = find_or_wait_for(*snapshot.parent);

@@ -55,7 +55,7 @@ class LearnerState {
 
   std::optional<Snapshot> snapshot(std::uint64_t name) const;
   ChangedBatch take_changed(std::size_t limit);
-  void restore(std::uint64_t name, const Snapshot& snapshot);
+  void restore(std::uint64_t name, const Snapshot& snapshot, std::int64_t now_ns);
   // Drops what may be dropped, some of it; true when nothing is left to drop.
   bool restored();
 

@@ -83,7 +83,7 @@ class Cache {
     auto learner = std::make_unique<order::Learner>();
     for (const BlockId block : stored_) {
       const auto snapshot = learner_->snapshot(name_of(block));
-      if (snapshot) learner->restore(name_of(block), *snapshot);
+      if (snapshot) learner->restore(name_of(block), *snapshot, executor_.now_ns());
     }
     learner->restored();
     policy_ = run_.policy(*learner);

@@ -41,7 +41,8 @@ TEST(Restart, KeepsParentsAndTheOrderOfEviction) {
   for (const auto& [name, snapshot] : written) names.push_back(name);
   std::mt19937_64 random(testing::test_seed());
   std::shuffle(names.begin(), names.end(), random);
-  for (const std::uint64_t name : names) after.learner.restore(name, written.at(name));
+  for (const std::uint64_t name : names)
+    after.learner.restore(name, written.at(name), before.now);
   after.learner.restored();
 
   EXPECT_EQ(before.victims(), after.victims());
@@ -102,7 +103,8 @@ TEST(Restart, CallsThatCameFirstStay) {
   after.wait(3600 * kSecond);
   after.hits({2});
   const auto seen = after.key(2);
-  for (const auto& [name, snapshot] : written) after.learner.restore(name, snapshot);
+  for (const auto& [name, snapshot] : written)
+    after.learner.restore(name, snapshot, before.now);
   after.learner.restored();
   EXPECT_EQ(seen.stamp, after.key(2).stamp);
   EXPECT_EQ(written.at(2).birth, after.key(2).birth);
@@ -118,9 +120,28 @@ TEST(Restart, ANewNameIsBornAfterAllOldOnes) {
   ScriptedCalls after;
   after.wait(10 * kSecond);
   after.hits({5000});
-  for (const auto& [name, snapshot] : written) after.learner.restore(name, snapshot);
+  for (const auto& [name, snapshot] : written)
+    after.learner.restore(name, snapshot, before.now);
   after.learner.restored();
   for (const auto& [name, snapshot] : written) EXPECT_LT(snapshot.birth, after.key(5000).birth);
+}
+
+TEST(Restart, AStampOfTheFutureCountsAsNow) {
+  constexpr std::int64_t kYear = 365 * 86'400 * kSecond;
+  ScriptedCalls before;
+  before.now = kYear;  // The clock was ahead.
+  before.first_request({1, 2});
+  const auto written = take_all(before.learner);
+
+  ScriptedCalls after;
+  for (const auto& [name, snapshot] : written) after.learner.restore(name, snapshot, after.now);
+  after.learner.restored();
+  const auto rewritten = take_all(after.learner);
+  after.wait(10 * kSecond);
+  after.first_request({11});
+  EXPECT_EQ((Names{2, 1, 11}), after.victims());
+  ASSERT_EQ(2u, rewritten.size()) << "else they would be new again at each start";
+  EXPECT_LT(rewritten.at(1).stamp, written.at(1).stamp);
 }
 
 TEST(Restart, ParentsThatNeverComeBackAreDropped) {
@@ -128,7 +149,8 @@ TEST(Restart, ParentsThatNeverComeBackAreDropped) {
   Learner learner;
   for (std::uint64_t name = 1; name <= kNames; ++name)
     learner.restore(
-        name, Snapshot{.parent = name + kNames, .hinted = false, .birth = name, .stamp = 1});
+        name, Snapshot{.parent = name + kNames, .hinted = false, .birth = name, .stamp = 1},
+        kSecond);
   EXPECT_EQ(2 * kNames, learner.sizes().names);
   learner.restored();
   EXPECT_LE(learner.sizes().names, kNames + Learner::kMaxWaiting);
