@@ -121,6 +121,7 @@ std::vector<Evictor::Need> Evictor::needs() {
 void Evictor::round() {
   Budget& budget = core_.budget;
   budget.look([this](InodeNumber number) { return core_.table.find(number); }, monotonic_now());
+  forget_kept_if_told();
   std::vector<Need> needs = this->needs();
   shares_ = shares(needs);
   if (is_short(needs) || shares_.beyond_quota() != 0) walk(needs);
@@ -135,6 +136,14 @@ void Evictor::round() {
     }
   }
   budget.announce();
+}
+
+// What was passed over may go now.
+void Evictor::forget_kept_if_told() {
+  const std::uint64_t age = core_.knowledge.treatments_age();
+  if (std::exchange(kept_age_, age) == age) return;
+  kept_.clear();
+  begin_walk(Clock::now());
 }
 
 bool Evictor::is_short(const std::vector<Need>& needs) {

@@ -78,6 +78,7 @@ class Evictor {
   [[nodiscard]] bool is_pressing(const std::vector<Need>& needs) const;
   // Whose may go now; all: whoever comes first.
   [[nodiscard]] TenantMask eligible(const std::vector<Need>& needs) const;
+  void forget_kept_if_told();
   void walk(std::vector<Need>& needs);
   void begin_walk(Clock::time_point now);
   // False: it is at its end.
@@ -111,6 +112,7 @@ class Evictor {
     Clock::time_point changed{};
   };
   std::vector<Leaving> leaving_;  // by device
+  std::uint64_t kept_age_ = 0;  // Knowledge::treatments_age() then
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;  // under mutex_

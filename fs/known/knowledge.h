@@ -139,6 +139,9 @@ class Knowledge {
   // Of its first 64 names. `record`: the inode's. Not under an inode's lock; microseconds. Errors: EIO,
   // EBADMSG, ESTALE (its names changed meanwhile: ask later).
   Result<Treatment> treatment(InodeNumber inode, const InodeRecord& record);
+  // Changes when files or directories are told something: what treatment() said before may not hold.
+  [[nodiscard]] std::uint64_t treatments_age() const noexcept { return told_age_.load(); }
+  void told() noexcept { told_age_.fetch_add(1); }
   // The shortest time to live that treatment() has found so far; nullopt: none.
   [[nodiscard]] std::optional<std::chrono::seconds> shortest_ttl() const noexcept;
   // Set once before the mount answers: it is shorter than before. Queues and returns.
@@ -221,6 +224,7 @@ class Knowledge {
   InodeTable& table_;
   const FilePolicy otherwise_;
   std::atomic<std::int64_t> shortest_ttl_s_{INT64_MAX};
+  std::atomic<std::uint64_t> told_age_{0};
   Tenants tenants_;
   Places places_;
   UseTable uses_;

@@ -275,10 +275,12 @@ Result<void> Attributes::told(Inode& inode, std::string_view name) {
       }
     }
     core_.knowledge.places().changed();
+    core_.knowledge.told();
     if (core_.on_policy_told) core_.on_policy_told();
   } else if (inode.is_file()) {
     // Its names may change just now; who evicts looks again.
     static_cast<void>(note_policy(core_, inode).ok());
+    core_.knowledge.told();
   }
   return {};
 }

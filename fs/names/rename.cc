@@ -153,6 +153,7 @@ Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
     if (call.moves_directories()) places.emplace(core_.knowledge);
     const Outcome outcome = TRY(commit_rename(call));
     if (outcome == Outcome::kChanged) continue;
+    if (places && core_.catalog.is_told_policy()) core_.knowledge.told();
     if (places && core_.knowledge.tenants().had_any() && core_.on_policy_told)
       core_.on_policy_told();
     tell_stored(call, outcome == Outcome::kMoved, caller);

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include "fs/known/file_policy.h"
 #include "tests/fakes/test_volume.h"
 
 namespace kvcachefs::testing {
@@ -207,6 +208,36 @@ TEST(Evictor, AMissIsMadeAnewWhileItsEvictionIsUnderWay) {
     volume.close(*made->opened.file);
     volume->forget(made->entry.inode, 1);
   }
+}
+
+TEST(Evictor, WhatIsUnpinnedGoesAtOnce) {
+  TestVolume volume(small());
+  start(volume);
+  const InodeNumber pinned =
+      must(volume->make_node(kRootInode, "pinned", S_IFDIR | 0755, 0, TestVolume::kRoot)).inode;
+  must(volume->set_xattr(pinned, kPolicyXattr, "pin", 0, TestVolume::kRoot));
+  bool is_full = false;
+  for (int i = 0; i < 1000 && !is_full; ++i) {
+    const Result<Created> made =
+        volume->create(pinned, std::to_string(i), 0644, O_RDWR, TestVolume::kRoot);
+    if (!made.ok()) break;
+    const auto data = std::as_bytes(std::span(kBytes.data(), kBytes.size()));
+    // The last one may find no room.
+    static_cast<void>(volume->write(*made->opened.file, data, 0, TestVolume::kRoot).ok());
+    static_cast<void>(volume->flush(*made->opened.file, TestVolume::kRoot).ok());
+    volume->release(*made->opened.file);
+    volume->forget(made->entry.inode, 1);
+    TestVolume::wait_for([&] {
+      is_full = refuses(volume);
+      return is_full || volume->room_on(0).room.bytes > 0;
+    });
+  }
+  ASSERT_TRUE(TestVolume::wait_for([&] { return refuses(volume); }));
+  const auto told = std::chrono::steady_clock::now();
+  must(volume->set_xattr(pinned, kPolicyXattr, "cache", 0, TestVolume::kRoot));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !refuses(volume); }));
+  // What is found to be kept was passed over for a minute.
+  EXPECT_LT(std::chrono::steady_clock::now() - told, std::chrono::seconds(30));
 }
 
 // Two ranks' files of each block, in directories of their own, as vLLM's filesystem tier has them.
