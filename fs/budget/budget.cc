@@ -53,6 +53,18 @@ std::optional<SealedCopy> Budget::sealed_copy(Inode& inode, const InodeRecord& r
                     .tenant = inode.tenant.load(std::memory_order_relaxed)};
 }
 
+// Else what is lost would be counted for as long as the mount lives.
+std::optional<SealedCopy> Budget::counted_copy(Inode& inode, const InodeRecord& record) {
+  if (auto copy = sealed_copy(inode, record)) return copy;
+  constexpr std::uint64_t kPage = 4096;
+  if (!devices_.of(inode).ok()) return std::nullopt;
+  return SealedCopy{.object = record.object,
+                    .device = *inode.device,
+                    .bytes = (record.stamp.size + kPage - 1) / kPage * kPage,
+                    .kept = inode.kept,
+                    .tenant = inode.tenant.load(std::memory_order_relaxed)};
+}
+
 void Budget::changed(Inode& inode, const InodeRecord& before) {
   if (!inode.is_file()) return;
   const InodeRecord& after = inode.record;
@@ -77,9 +89,9 @@ void Budget::changed(Inode& inode, const InodeRecord& before) {
     if (const auto copy = sealed_copy(inode, after)) usage_.counted_anew(*copy);
   } else if (after.object != before.object && before.object != kNoObject) {
     usage_.replaced(inode.number, before.object,
-                    was_sealed ? sealed_copy(inode, before) : std::nullopt);
+                    was_sealed ? counted_copy(inode, before) : std::nullopt);
   } else if (was_sealed) {
-    const auto copy = sealed_copy(inode, before);
+    const auto copy = counted_copy(inode, before);
     if (!copy) return;
     if (lost_name) {
       usage_.nameless(inode.number, *copy, inode.opens > 0);

@@ -128,6 +128,8 @@ class Budget {
   void look_at_database(std::int64_t now_ns);
   void measure(const std::function<InodePtr(InodeNumber)>& find);
   void note_settling(const Inode& inode);
+  // The same of one that was counted: where its backing file does not answer, about what it was counted as.
+  std::optional<SealedCopy> counted_copy(Inode& inode, const InodeRecord& record);
   void grant(const Inode& inode, const struct stat& backing, uid_t user, bool opened);
 
   Devices& devices_;

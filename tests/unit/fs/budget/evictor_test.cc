@@ -1,5 +1,6 @@
 // A volume whose budget is small: who goes, who stays, and what it says when nobody can go.
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <sstream>
@@ -208,6 +209,17 @@ TEST(Evictor, AMissIsMadeAnewWhileItsEvictionIsUnderWay) {
     volume.close(*made->opened.file);
     volume->forget(made->entry.inode, 1);
   }
+}
+
+TEST(Evictor, DoesNotCountWhatIsLost) {
+  TestVolume volume(small());
+  start(volume);
+  const InodeNumber inode = store(volume, "lost");
+  ASSERT_TRUE(
+      TestVolume::wait_for([&] { return volume.state_of(inode) == DataState::kSealed; }));
+  ASSERT_EQ(0, ::unlink(volume.backing_path_of(inode).c_str()));
+  EXPECT_ERROR(ENOENT, volume.resolve("lost"));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return used(volume) == 0; })) << describe(volume);
 }
 
 TEST(Evictor, WhatIsUnpinnedGoesAtOnce) {
