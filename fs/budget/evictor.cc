@@ -34,6 +34,7 @@ constexpr std::size_t kMostPassed = 65'536;
 // What was found to be kept is passed over so long, unless there is too much of it to remember.
 constexpr std::chrono::seconds kKeptTrusted{60};
 constexpr std::size_t kMostKept = 1 << 20;
+constexpr std::chrono::seconds kBetweenTold{1};
 
 std::uint64_t kept_key(const Candidate& candidate) noexcept {
   // Numbers of blocks are hashes, those of inodes are small.
@@ -138,12 +139,15 @@ void Evictor::round() {
   budget.announce();
 }
 
-// What was passed over may go now.
+// What was passed over may go now. Not at each of many that are told: all that is kept is looked at anew.
 void Evictor::forget_kept_if_told() {
   const std::uint64_t age = core_.knowledge.treatments_age();
-  if (std::exchange(kept_age_, age) == age) return;
+  const Clock::time_point now = Clock::now();
+  if (age == kept_age_ || now - told_at_ < kBetweenTold) return;
+  kept_age_ = age;
+  told_at_ = now;
   kept_.clear();
-  begin_walk(Clock::now());
+  begin_walk(now);
 }
 
 bool Evictor::is_short(const std::vector<Need>& needs) {

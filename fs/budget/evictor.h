@@ -113,6 +113,7 @@ class Evictor {
   };
   std::vector<Leaving> leaving_;  // by device
   std::uint64_t kept_age_ = 0;  // Knowledge::treatments_age() then
+  Clock::time_point told_at_{};
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;  // under mutex_

@@ -222,7 +222,7 @@ TEST(Evictor, DoesNotCountWhatIsLost) {
   EXPECT_TRUE(TestVolume::wait_for([&] { return used(volume) == 0; })) << describe(volume);
 }
 
-TEST(Evictor, WhatIsUnpinnedGoesAtOnce) {
+TEST(Evictor, WhatIsUnpinnedGoesSoon) {
   TestVolume volume(small());
   start(volume);
   const InodeNumber pinned =
