@@ -295,10 +295,10 @@ Result<void> set_pool_queue(Config& config, std::string_view value, std::string&
   if (error != std::errc{} || end != text.data() + text.size())
     return refuse(problem, fmt::format("'{}' is no number of files: write 64GiB:100000", text));
   if (files < 1 || files > kMaxPoolQueueFiles)
-    return refuse(problem,
-                  fmt::format("'{}' is out of bounds: 1 to {} files may wait", text,
-                              kMaxPoolQueueFiles),
-                  ERANGE);
+    return refuse(
+        problem,
+        fmt::format("'{}' is out of bounds: 1 to {} files may wait", text, kMaxPoolQueueFiles),
+        ERANGE);
   config.pool_options.queue_files = files;
   return {};
 }
@@ -408,14 +408,16 @@ constexpr std::array kSettings = {
         "that, but what was said to be kept. Say the same on all mounts of a pool. Default: "
         "nothing is evicted there",
         set_pool_size},
-    Setting{"pool-queue", "SIZE[:FILES]", kValue, true, true,
-            "How much may wait to be published, in bytes and in files: of what is beyond it blocks "
-            "are skipped. Default: 256GiB:1000000",
-            set_pool_queue},
-    Setting{"pool-sync", "WHERE", kValue, true, true,
-            "What fsync waits for: local (the disk) or pool (what was closed is published, too; "
-            "of a directory all below it). Default: local",
-            set_pool_sync},
+    Setting{
+        "pool-queue", "SIZE[:FILES]", kValue, true, true,
+        "How much may wait to be published, in bytes and in files: of what is beyond it blocks "
+        "are skipped. Default: 256GiB:1000000",
+        set_pool_queue},
+    Setting{
+        "pool-sync", "WHERE", kValue, true, true,
+        "What fsync waits for: local (the disk) or pool (what was closed is published, too; "
+        "of a directory all below it). Default: local",
+        set_pool_sync},
     Setting{
         "stage-whole", "SIZE", kValue, true, true,
         "A file on the pool up to this size is fetched whole before an open of it returns; a "

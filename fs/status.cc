@@ -482,8 +482,9 @@ void add_pool(std::string& out, const json& status) {
         grouped(files), files == most ? " or more" : "", grouped(names),
         names == most ? " or more" : "");
   if (const std::uint64_t skipped = count_of(pool, "skipped"); skipped > 0)
-    out += fmt::format("              {} {} not published: more waited than --pool-queue allows\n",
-                       grouped(skipped), skipped == 1 ? "file" : "files");
+    out +=
+        fmt::format("              {} {} not published: more waited than --pool-queue allows\n",
+                    grouped(skipped), skipped == 1 ? "file" : "files");
 }
 
 void add_drops(std::string& out, const json& status) {

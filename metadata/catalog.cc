@@ -550,7 +550,8 @@ Result<std::vector<QueuedFile>> Catalog::list_queued(InodeNumber after, std::siz
   return found;
 }
 
-Result<std::vector<InodeNumber>> Catalog::list_to_publish(InodeNumber after, std::size_t limit) {
+Result<std::vector<InodeNumber>> Catalog::list_to_publish(InodeNumber after,
+                                                          std::size_t limit) {
   std::vector<InodeNumber> numbers;
   for (const QueuedFile& file : TRY(list_queued(after, limit))) numbers.push_back(file.number);
   return numbers;

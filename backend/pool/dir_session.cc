@@ -2,13 +2,19 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -39,15 +45,61 @@ PoolStatus status_of(const struct stat& status) noexcept {
           .gid = status.st_gid};
 }
 
+// What leads to a file without its name, open_by_handle_at(2): a peer may rename it. Nothing is kept in the kernel for it.
+struct FileHandle {
+  int type = 0;
+  std::uint32_t size = 0;
+  std::array<unsigned char, MAX_HANDLE_SZ> bytes = {};
+};
+
+// The kernel's, whose bytes come behind it.
+class HandleBuffer {
+ public:
+  explicit HandleBuffer(const FileHandle& from = {.size = MAX_HANDLE_SZ}) {
+    get()->handle_bytes = from.size;
+    get()->handle_type = from.type;
+    std::memcpy(get()->f_handle, from.bytes.data(), from.size);
+  }
+  [[nodiscard]] file_handle* get() noexcept {
+    return reinterpret_cast<file_handle*>(memory_.data());
+  }
+  [[nodiscard]] FileHandle value() noexcept {
+    FileHandle value{.type = get()->handle_type, .size = get()->handle_bytes};
+    std::memcpy(value.bytes.data(), get()->f_handle, value.size);
+    return value;
+  }
+
+ private:
+  alignas(
+      file_handle) std::array<unsigned char, sizeof(file_handle) + MAX_HANDLE_SZ> memory_ = {};
+};
+
+std::optional<FileHandle> handle_of(int fd) noexcept {
+  HandleBuffer buffer;
+  int mount = 0;
+  if (::name_to_handle_at(fd, "", buffer.get(), &mount, AT_EMPTY_PATH) != 0)
+    return std::nullopt;
+  return buffer.value();
+}
+
+UniqueFd open_handle(int root, const FileHandle& handle, int flags) noexcept {
+  HandleBuffer buffer(handle);
+  return UniqueFd(::open_by_handle_at(root, buffer.get(), flags | O_CLOEXEC));
+}
+
 class DirFile : public PoolFile {
  public:
   DirFile(UniqueFd fd, const struct stat& status) : fd_(std::move(fd)) {
     status_ = status_of(status);
   }
+  // Opened when it is used.
+  DirFile(const FileHandle& handle, const struct stat& status) : handle_(handle) {
+    status_ = status_of(status);
+  }
   // A close may ask the server (NFS writes back, FUSE flushes) and have no end, and whoever lets go of the file last may
   // be somebody who must not wait. Only bytes that nobody has had synced must be there before he goes on.
   ~DirFile() override {
-    if (is_unsynced) return;
+    if (is_unsynced || !fd_) return;
     try {
       std::thread([fd = std::move(fd_)] {}).detach();
     } catch (const std::system_error&) {  // no thread to be had: it was closed here
@@ -55,16 +107,26 @@ class DirFile : public PoolFile {
   }
   DirFile(const DirFile&) = delete;
   DirFile& operator=(const DirFile&) = delete;
-  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  // `root`: the pool's directory. Errors: ESTALE (it is not there any more).
+  Result<int> fd(int root) {
+    const std::lock_guard lock(mutex_);
+    if (!fd_ && handle_) {
+      UniqueFd fd = open_handle(root, *handle_, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+      if (!fd) return fail(errno == ENOENT ? ESTALE : errno, "pool: open by handle");
+      fd_ = std::move(fd);
+    }
+    return fd_.get();
+  }
 
   bool is_unsynced = false;  // written, and not meant to be on the disk yet
 
  private:
+  std::mutex mutex_;  // of fd_, until it is open
   UniqueFd fd_;
+  const std::optional<FileHandle> handle_ = std::nullopt;
 };
 
 DirFile& dir_file(PoolFile& file) noexcept { return static_cast<DirFile&>(file); }
-int fd_of(PoolFile& file) noexcept { return dir_file(file).fd(); }
 
 struct CloseDir {
   void operator()(DIR* dir) const noexcept { ::closedir(dir); }
@@ -75,6 +137,12 @@ class DirSession : public PoolSession {
   explicit DirSession(UniqueFd root) : root_(std::move(root)) {
     struct stat status {};
     has_links_ = ::fstat(root_.get(), &status) == 0 && status.st_nlink > 0;
+    // A FUSE filesystem may forget what it gave one for.
+    struct statfs filesystem {};
+    const bool lasts =
+        ::fstatfs(root_.get(), &filesystem) == 0 && filesystem.f_type != FUSE_SUPER_MAGIC;
+    const std::optional<FileHandle> own = lasts ? handle_of(root_.get()) : std::nullopt;
+    has_handles_ = own && open_handle(root_.get(), *own, O_RDONLY | O_DIRECTORY);
   }
 
   // Its directory may have been removed, and another one made in its place.
@@ -87,12 +155,16 @@ class DirSession : public PoolSession {
     const UniqueFd fd = TRY(open_beneath(path, O_PATH | O_NOFOLLOW));
     struct stat status {};
     if (::fstat(fd.get(), &status) != 0) return fail_errno("pool: stat");
-    return PoolFound{.status = status_of(status), .file = nullptr};
+    PoolFound found{.status = status_of(status), .file = nullptr};
+    if (!has_handles_ || !S_ISREG(status.st_mode)) return found;
+    if (const std::optional<FileHandle> handle = handle_of(fd.get()))
+      found.file = std::make_shared<DirFile>(*handle, status);
+    return found;
   }
 
   Result<PoolStatus> status(PoolFile& file, Deadline /*deadline*/) override {
     struct stat status {};
-    if (::fstat(fd_of(file), &status) != 0) return fail_errno("pool: stat");
+    if (::fstat(TRY(fd_of(file)), &status) != 0) return fail_errno("pool: stat");
     return status_of(status);
   }
 
@@ -110,13 +182,13 @@ class DirSession : public PoolSession {
                                    const PoolSink& sink, Deadline deadline) override {
     std::vector<std::byte> part(
         static_cast<std::size_t>(std::min<std::uint64_t>(size, kMostAtOnce)));
+    const int fd = TRY(fd_of(file));
     std::uint64_t done = 0;
     while (done < size) {
       TRY(check(deadline));
       const auto most =
           static_cast<std::size_t>(std::min<std::uint64_t>(size - done, part.size()));
-      const ssize_t got =
-          ::pread(fd_of(file), part.data(), most, static_cast<off_t>(offset + done));
+      const ssize_t got = ::pread(fd, part.data(), most, static_cast<off_t>(offset + done));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return fail_errno("pool: read");
       if (got == 0) break;
@@ -153,7 +225,7 @@ class DirSession : public PoolSession {
   }
 
   Result<void> commit(PoolFile& file, Deadline /*deadline*/) override {
-    if (::fdatasync(fd_of(file)) != 0) return fail_errno("pool: fdatasync");
+    if (::fdatasync(TRY(fd_of(file))) != 0) return fail_errno("pool: fdatasync");
     dir_file(file).is_unsynced = false;
     return {};
   }
@@ -161,7 +233,7 @@ class DirSession : public PoolSession {
   Result<void> link(PoolFile& file, std::string_view to, Deadline deadline) override {
     const Place place = TRY(place_of(to));
     TRY(check(deadline));
-    const std::string self = "/proc/self/fd/" + std::to_string(fd_of(file));
+    const std::string self = "/proc/self/fd/" + std::to_string(TRY(fd_of(file)));
     if (::linkat(AT_FDCWD, self.c_str(), place.directory.get(), place.name.c_str(),
                  AT_SYMLINK_FOLLOW) == 0)
       return {};
@@ -236,7 +308,7 @@ class DirSession : public PoolSession {
   Result<void> touch(PoolFile& file, Deadline /*deadline*/) override {
     const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_NOW},
                                {.tv_sec = 0, .tv_nsec = UTIME_OMIT}};
-    if (::futimens(fd_of(file), times) != 0) return fail_errno("pool: touch");
+    if (::futimens(TRY(fd_of(file)), times) != 0) return fail_errno("pool: touch");
     return {};
   }
 
@@ -253,12 +325,14 @@ class DirSession : public PoolSession {
     std::string name;
   };
 
-  static Result<void> write_whole(PoolFile& file, std::uint64_t offset,
-                                  std::span<const std::byte> bytes, Deadline deadline) {
+  Result<int> fd_of(PoolFile& file) { return dir_file(file).fd(root_.get()); }
+
+  Result<void> write_whole(PoolFile& file, std::uint64_t offset,
+                           std::span<const std::byte> bytes, Deadline deadline) {
+    const int fd = TRY(fd_of(file));
     while (!bytes.empty()) {
       TRY(check(deadline));
-      const ssize_t put =
-          ::pwrite(fd_of(file), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      const ssize_t put = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
       if (put < 0 && errno == EINTR) continue;
       if (put < 0) return fail_errno("pool: write");
       offset += static_cast<std::uint64_t>(put);
@@ -325,7 +399,8 @@ class DirSession : public PoolSession {
   }
 
   const UniqueFd root_;
-  bool has_links_ = false;  // its filesystem counts those of directories
+  bool has_links_ = false;    // its filesystem counts those of directories
+  bool has_handles_ = false;  // it gives some that last
 };
 
 }  // namespace

@@ -112,7 +112,7 @@ class Evictor {
     Clock::time_point changed{};
   };
   std::vector<Leaving> leaving_;  // by device
-  std::uint64_t kept_age_ = 0;  // Knowledge::treatments_age() then
+  std::uint64_t kept_age_ = 0;    // Knowledge::treatments_age() then
   Clock::time_point told_at_{};
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -26,8 +26,8 @@ void sync_here_or_there(Reply reply, fuse_ino_t inode, Sync sync) {
           inode, called, [&context] { return context.parked_limit.load() == 0; });
     answer.result(done);
   };
-  if (!run_parked(reply, *context.sync_calls, context.parked, context.parked_limit.load() / 4 * 3,
-                  wait))
+  if (!run_parked(reply, *context.sync_calls, context.parked,
+                  context.parked_limit.load() / 4 * 3, wait))
     reply.error(fail(EIO, "too many wait for the pool"));
 }
 
@@ -39,11 +39,10 @@ void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   const Caller caller = caller_of(request);
   const FlushCost cost = reply.volume().flush_cost(file);
   if (cost == FlushCost::kWaitsForRoom &&
-      run_when_room(reply,
-                    [&file, caller, called = Clock::now()](Reply& answer) {
-                      answer.volume().wait_for_room(file, called);
-                      answer.result(answer.volume().flush(file, caller));
-                    }))
+      run_when_room(reply, [&file, caller, called = Clock::now()](Reply& answer) {
+        answer.volume().wait_for_room(file, called);
+        answer.result(answer.volume().flush(file, caller));
+      }))
     return;
   if (cost == FlushCost::kQuick) return reply.result(reply.volume().flush(file, caller));
   run_slowly(std::move(reply), [&file, caller](Reply& answer) {

@@ -310,7 +310,8 @@ Result<void> Namespace::put_on_pool(Renaming& call, bool moves) {
       call.edit.put_pool_copy(call.moved->number, *copy);
     }
   }
-  if (call.moved->is_file()) call.edit.put_to_publish(call.moved->number, call.moved->record.stamp.size);
+  if (call.moved->is_file())
+    call.edit.put_to_publish(call.moved->number, call.moved->record.stamp.size);
   if (call.exchange && call.replaced->is_file())
     call.edit.put_to_publish(call.replaced->number, call.replaced->record.stamp.size);
   return {};

@@ -30,7 +30,8 @@ struct PoolCounts {
   // As of the last look, once a second or so: files that wait for publication and their bytes.
   std::uint64_t queued = 0;
   std::uint64_t queued_bytes = 0;
-  std::uint64_t skipped = 0;  // that were taken from there since it was too long, and were not published
+  std::uint64_t skipped =
+      0;  // that were taken from there since it was too long, and were not published
 };
 
 }  // namespace kvcachefs

@@ -30,8 +30,7 @@ namespace kvcachefs {
 
 class Publisher {
  public:
-  Publisher(Core& core, PoolService& service)
-      : core_(core), service_(service), bound_(core) {}
+  Publisher(Core& core, PoolService& service) : core_(core), service_(service), bound_(core) {}
   ~Publisher() { stop(); }
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;

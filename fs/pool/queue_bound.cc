@@ -45,7 +45,10 @@ Result<void> QueueBound::look() {
   files_.store(files);
   bytes_.store(bytes);
   if (skipped > 0 && !is_over_)
-    log_warn("pool: write-back is too far behind, blocks are skipped queued_files={} queued_bytes={}", files, bytes);
+    log_warn(
+        "pool: write-back is too far behind, blocks are skipped queued_files={} "
+        "queued_bytes={}",
+        files, bytes);
   is_over_ = skipped > 0;
   return {};
 }

@@ -55,8 +55,8 @@ Result<void> sync_on_pool(Core& core, InodeNumber number, Clock::time_point call
   std::uint64_t last = 0;
   InodeNumber before = 0;
   while (true) {
-    const std::uint64_t left = is_file ? TRY(left_of_file(core, *inode))
-                                       : TRY(left_below(core, number, before));
+    const std::uint64_t left =
+        is_file ? TRY(left_of_file(core, *inode)) : TRY(left_below(core, number, before));
     if (sync.skipped() != skipped) return fail(EIO, "pool-sync: files were skipped");
     if (left == 0) return {};
     const Clock::time_point now = Clock::now();

@@ -220,7 +220,7 @@ TEST_P(LargeFiles, WhoHasItOpenKeepsItWhenItIsRemoved) {
   EXPECT_TRUE(TestVolume::wait_for([&] { return objects() == 0; }));
 }
 
-// A block that was found is kept for a lease: its handle leads to it in the pool's trash. (In a directory no handle is kept.)
+// A block that was found is kept for a lease: its handle leads to it in the pool's trash.
 TEST_P(LargeFiles, ABlockThatWasFoundOutlivesItsEviction) {
   const std::string name = "meta-llama-Llama-3.1-8B-Instruct@1@0@10003f2a11c0de@bfloat16.data";
   const std::string path = place_->root() + "/" + name;
@@ -236,11 +236,7 @@ TEST_P(LargeFiles, ABlockThatWasFoundOutlivesItsEviction) {
            .size = copy.size});
   a_->store_file(kRootInode, "after", "");
   ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("after"); }));
-  if (GetParam().name == "nfs") {
-    EXPECT_TRUE(bytes_.substr(0, kMiB) == b_.read(name));
-  } else {
-    EXPECT_TRUE(TestVolume::wait_for([&] { return !b_.finds(name); }));
-  }
+  EXPECT_TRUE(bytes_.substr(0, kMiB) == b_.read(name));
 }
 
 TEST_P(LargeFiles, AnEndedMountLeavesNothingHalf) {
