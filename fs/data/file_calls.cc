@@ -8,7 +8,6 @@
 
 #include "backend/base/log.h"
 #include "fs/data/files.h"
-#include "fs/known/nfs_server.h"
 #include "fs/life/states.h"
 #include "fs/names/attrs.h"
 #include "fs/names/credentials.h"
@@ -214,7 +213,7 @@ Result<void> Files::fsync(OpenFile& file, bool /*data_only*/, const Caller& call
     is_marked = (file.inode->record.flags & kNeededAgain) == kNeededAgain;
   }
   // A database syncs again and again: who asks matters once.
-  const bool says_nothing = !is_marked && is_nfs_server(caller.pid);
+  const bool says_nothing = !is_marked && core_.knowledge.serves_nfs(caller.pid);
   return make_durable(*file.inode, TRY(file.descriptor()),
                       says_nothing ? kInodeFsynced : kNeededAgain);
 }

@@ -315,6 +315,8 @@ bool Knowledge::is_crawling(pid_t thread) {
   return crawlers_.any(at) && crawlers_.has(processes_.caller(thread, at), at);
 }
 
+bool Knowledge::serves_nfs(pid_t thread) { return processes_.serves_nfs(thread, now()); }
+
 Result<std::uint64_t> Knowledge::number_of(InodeNumber inode) {
   // An inode has few names; those of a session's links are not blocks.
   constexpr std::size_t kNames = 64;

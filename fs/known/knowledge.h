@@ -172,6 +172,8 @@ class Knowledge {
   [[nodiscard]] bool is_block(InodeNumber inode) { return number_of(inode).ok(); }
   // Whether the process lists directories: its lookups are no uses.
   [[nodiscard]] bool is_crawling(pid_t thread);
+  // It calls for other machines (fs/known/nfs_server.h).
+  [[nodiscard]] bool serves_nfs(pid_t thread);
   // From when the mount answers on; before and afterwards the learner is told at once.
   void start() { feed_.start(); }
   void stop() { feed_.stop(); }

@@ -6,8 +6,8 @@
 
 namespace kvcachefs {
 
-bool is_nfs_server(pid_t thread) {
-  const std::string name = proc_status(process_of(thread), "Name");
+bool is_nfs_server(pid_t process) {
+  const std::string name = proc_status(process, "Name");
   return name == "ganesha.nfsd" || name == "nfsd";
 }
 

@@ -16,9 +16,11 @@ namespace kvcachefs {
 
 class Processes {
  public:
-  // process 0: not visible, or it has ended. At most one reading of /proc a thread in five
-  // seconds, some 20 us.
+  // process 0: not visible, or it has ended; or it serves NFS, and each of its calls may be another machine's. At most two
+  // readings of /proc a thread in five seconds, some 20 us each.
   order::Caller caller(pid_t thread, std::int64_t now_ns);
+  // As caller(): it is a thread of an NFS server (fs/known/nfs_server.h).
+  bool serves_nfs(pid_t thread, std::int64_t now_ns);
 
  private:
   // A number may be another process's thread after that time.
@@ -28,13 +30,16 @@ class Processes {
 
   struct Slot {
     pid_t thread = 0;
-    std::uint32_t process = 0;
+    std::uint32_t process = 0;  // 0, too, where it serves NFS
+    bool serves_nfs = false;
     std::int64_t read_ns = 0;
   };
   struct Shard {
     std::mutex mutex;
     std::array<Slot, kSlots> slots;
   };
+  Slot look(pid_t thread, std::int64_t now_ns);
+
   std::array<Shard, kShards> shards_;
 };
 
