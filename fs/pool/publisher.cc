@@ -289,7 +289,10 @@ void Publisher::publish_batch(Batch& batch) {
     const InodeNumber number = batch.number(*ticket);
     Result<Outcome> outcome = publish_one(batch, *ticket);
     if (!outcome.ok()) failed_.fetch_add(1, std::memory_order_relaxed);
-    if (!outcome.ok() && !is_of_pool(outcome.error().code)) {
+    // A file may take longer than it may while the pool answers all others: they do not wait for it.
+    const bool is_slow =
+        !outcome.ok() && outcome.error().code == ETIMEDOUT && service_.is_usable();
+    if (!outcome.ok() && (is_slow || !is_of_pool(outcome.error().code))) {
       if (put_off(number, outcome.error())) outcome = Outcome::kLater;
     } else if (outcome.ok() && *outcome != Outcome::kLater) {
       files_.forget(number);

@@ -107,6 +107,25 @@ TEST_P(WriteBack, AFileThatFailsForItselfHoldsUpNobody) {
   EXPECT_EQ(0U, counts().duplicates);
 }
 
+TEST_P(WriteBack, AFileThatIsTooSlowHoldsUpNobody) {
+  faults_->set([this](std::string_view call, std::string_view path) {
+    if (call != "link" || path != "slow") return 0;
+    ++faulted_;
+    return ETIMEDOUT;
+  });
+  volume_.store_file(kRootInode, "slow", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return faulted_ >= 1; }));
+  for (int i = 0; i < 4; ++i) {
+    const std::string name = "good-" + std::to_string(i);
+    volume_.store_file(kRootInode, name, "bytes");
+    ASSERT_TRUE(TestVolume::wait_for([&] { return is_on_pool(name); }));
+  }
+  EXPECT_EQ(0, said("write-back stopped"));
+  EXPECT_TRUE(service_.is_usable());
+  faults_->clear();
+  EXPECT_TRUE(TestVolume::wait_for([&] { return is_on_pool("slow"); }));
+}
+
 TEST_P(WriteBack, ANameThatCannotBeTakenAwayHoldsUpNobody) {
   for (const char* name : {"bad", "good"}) volume_.store_file(kRootInode, name, "bytes");
   ASSERT_TRUE(TestVolume::wait_for(
