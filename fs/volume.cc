@@ -28,6 +28,7 @@
 #include "fs/pool/pool_listings.h"
 #include "fs/pool/pool_stager.h"
 #include "fs/pool/publisher.h"
+#include "fs/pool/replaced_names.h"
 #include "fs/pool/sync_on_pool.h"
 #include "fs/pool/unflushed.h"
 #include "fs/synthetic/tree.h"
@@ -39,10 +40,10 @@ struct Volume::Parts {
         BackingIds* ids, KernelNotifications* notifications)
       : core(catalog, std::move(devices), options, ids, notifications) {
     if (options.pool == nullptr) return;
-    pool_files.emplace(core, names, *options.pool, options.pool_options);
+    pool_files.emplace(core, names, *options.pool, options.pool_options, replaced);
     pool_stager.emplace(core, *pool_files);
     pool_listings.emplace(core, *options.pool);
-    publisher.emplace(core, *options.pool);
+    publisher.emplace(core, *options.pool, replaced);
     if (options.pool_options.size > 0 && !options.read_only)
       pool_evictor.emplace(catalog, *options.pool, *pool_files, options.pool_options.size);
   }
@@ -62,6 +63,7 @@ struct Volume::Parts {
   Evictor evictor{core};
   Expirer expirer{core};
   DeviceWatch device_watch{core};
+  ReplacedNames replaced;
   std::optional<PoolFiles> pool_files;  // with a pool, as the next
   std::optional<PoolStager> pool_stager;
   std::optional<PoolListings> pool_listings;

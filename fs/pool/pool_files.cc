@@ -34,11 +34,12 @@ bool is_of(const PoolCopy& copy, const PoolStatus& status) noexcept {
 }  // namespace
 
 PoolFiles::PoolFiles(Core& core, Namespace& names, PoolService& service,
-                     const PoolOptions& options)
+                     const PoolOptions& options, ReplacedNames& replaced)
     : core_(core),
       names_(names),
       service_(service),
       options_(options),
+      replaced_(replaced),
       frames_(core, service,
               [this](const InodePtr& inode, const PoolCopy& copy, NewCopy&& local,
                      ObjectId object, Fetched&& fetched) -> Result<void> {
@@ -397,7 +398,7 @@ Result<void> PoolFiles::settle(const InodePtr& inode, const PoolCopy& copy, NewC
 // ---- what others do
 
 void PoolFiles::on_change(const PoolLogRecord& record) {
-  if (record.change == PoolChange::kPublished) return;
+  if (record.change == PoolChange::kPublished) return doubt_replaced(record);
   const auto numbers = core_.catalog.list_by_fileid(record.fileid, kMostOfOneNumber);
   if (!numbers.ok()) return;
   for (const InodeNumber number : *numbers) {
@@ -427,6 +428,16 @@ void PoolFiles::on_change(const PoolLogRecord& record) {
       drop(number);
     }
   }
+}
+
+void PoolFiles::doubt_replaced(const PoolLogRecord& record) {
+  const std::optional<InodeNumber> number = replaced_.find(record.path_hash);
+  if (!number) return;
+  const auto copy = core_.catalog.find_pool_copy(*number);
+  if (copy.ok() && *copy && (*copy)->fileid == record.fileid) return;
+  replaced_.doubt(record.path_hash);
+  if (const Result<InodePtr> inode = core_.table.get(*number); inode.ok())
+    (*inode)->pool_checked.store(0);
 }
 
 PoolCounts PoolFiles::counts() const {

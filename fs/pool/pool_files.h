@@ -26,6 +26,7 @@
 #include "fs/pool/known_files.h"
 #include "fs/pool/pool_counts.h"
 #include "fs/pool/pool_options.h"
+#include "fs/pool/replaced_names.h"
 #include "fs/pool/shared_name.h"
 
 namespace kvcachefs {
@@ -37,7 +38,8 @@ class PoolFiles {
   static constexpr std::chrono::milliseconds kOpenDeadline{2000};
   static constexpr std::uint64_t kOpenRate = 50'000'000;  // bytes a second
 
-  PoolFiles(Core& core, Namespace& names, PoolService& service, const PoolOptions& options);
+  PoolFiles(Core& core, Namespace& names, PoolService& service, const PoolOptions& options,
+            ReplacedNames& replaced);
 
   // Whether a lookup should ask the pool: the name is not here, may be there, and nothing says that it is not; or it
   // is here, and what others did to it may have been missed.
@@ -107,11 +109,13 @@ class PoolFiles {
   Result<void> settle(const InodePtr& inode, const PoolCopy& copy, NewCopy&& local,
                       ObjectId object, Fetched&& fetched);
   void tell_use(PoolFilePtr file);
+  void doubt_replaced(const PoolLogRecord& record);
 
   Core& core_;
   Namespace& names_;
   PoolService& service_;
   const PoolOptions options_;
+  ReplacedNames& replaced_;
   KnownFiles known_;
   FrameFetcher frames_;
   // What was known of the pool before may not hold; what an earlier run knew is among it.

@@ -431,6 +431,7 @@ Result<Publisher::Outcome> Publisher::publish_found(Candidate&& found, Batch& ba
   if (prepared.ok())
     tries_.prepared(file->object, file->number, prepared->status.fileid, prepared->standing);
   if (!batch.wait_for_turn(ticket)) return Outcome::kLater;
+  if (!file->shared.is_block) replaced_.begin(file->shared.path_hash, file->inode->number);
   // From here on whoever takes the name away knows what to take away there.
   if (prepared.ok() && !TRY(note_copy(*file, prepared->status))) return Outcome::kLater;
   const Result<Published> published =
@@ -547,6 +548,7 @@ Result<Publisher::Outcome> Publisher::record(const Candidate& file, const Publis
     put_copy(file, standing, published.status, edit);
     edit.remove_to_publish(file.inode->number);
     file.inode->pool_checked.store(monotonic_now(), std::memory_order_relaxed);
+    if (replaced_.is_doubted(file.shared.path_hash)) file.inode->pool_checked.store(0);
   } else if (!published.is_duplicate && !(is_here && standing.has_name)) {
     if (standing.copy && standing.copy->path_hash == file.shared.path_hash)
       edit.remove_pool_copy(file.inode->number, *standing.copy);

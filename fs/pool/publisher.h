@@ -24,13 +24,15 @@
 #include "fs/pool/publish_tries.h"
 #include "fs/pool/put_off.h"
 #include "fs/pool/queue_bound.h"
+#include "fs/pool/replaced_names.h"
 #include "fs/pool/shared_name.h"
 
 namespace kvcachefs {
 
 class Publisher {
  public:
-  Publisher(Core& core, PoolService& service) : core_(core), service_(service), bound_(core) {}
+  Publisher(Core& core, PoolService& service, ReplacedNames& replaced)
+      : core_(core), service_(service), replaced_(replaced), bound_(core) {}
   ~Publisher() { stop(); }
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
@@ -94,6 +96,7 @@ class Publisher {
 
   Core& core_;
   PoolService& service_;
+  ReplacedNames& replaced_;
   QueueBound bound_;
   PublishTries tries_;
   PutOff files_;             // by inode

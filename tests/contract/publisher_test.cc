@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/pool/pool_format.h"
 #include "fs/pool/publish_tries.h"
 #include "fs/pool/put_off.h"
 #include "tests/fakes/faulty_pool_session.h"
@@ -227,6 +228,41 @@ TEST_P(WriteBack, ALostAnswerIsToldAllTheSame) {
   must(volume_->unlink(kRootInode, "config.json"));
   EXPECT_TRUE(has_heard(PoolChange::kRemoved, second));
   EXPECT_FALSE(is_on_pool("config.json"));
+}
+
+// Two nodes replace a name at once: each has seen the same file there, so neither says that the other's is gone.
+TEST_P(WriteBack, OfTwoThatReplaceANameAtOnceTheLastStands) {
+  Uuid node = service_.node();
+  node[0] = 9;
+  PoolService other([this](Deadline) { return place_->open(); }, {.node = node});
+  other.start();
+  ASSERT_TRUE(TestVolume::wait_for([&] {
+    return other.living().size() == 2 && service_.living().size() == 2 &&
+           service_.miss_time() == PoolService::kMissFollowed;
+  }));
+  const std::string path = place_->root() + "/config.json";
+  const InodeNumber file = volume_.store_file(kRootInode, "config.json", "first");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return counts().to_publish == 0; }));
+  faults_->set([&](std::string_view call, std::string_view to) {
+    if (call != "renamed" || to != "config.json" || ++faulted_ > 1) return 0;
+    std::ofstream(path + ".other") << "other";
+    std::filesystem::rename(path + ".other", path);
+    struct stat status {};
+    EXPECT_EQ(0, ::stat(path.c_str(), &status));
+    other.tell({.change = PoolChange::kPublished,
+                .path_hash = pool_path_hash("config.json"),
+                .fileid = status.st_ino,
+                .size = 5});
+    return 0;
+  });
+  volume_.rewrite(file, "second");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return faulted_ == 1 && counts().published == 2; }));
+  EXPECT_TRUE(TestVolume::wait_for([&] {
+    const Result<std::string> bytes = volume_.read_path("config.json");
+    return bytes.ok() && *bytes == "other";
+  }));
+  std::ifstream there(path);
+  EXPECT_EQ("other", std::string(std::istreambuf_iterator<char>(there), {}));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, WriteBack, ::testing::ValuesIn(testing::pool_places()),
