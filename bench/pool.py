@@ -21,6 +21,7 @@ import time
 
 import bench
 import kvmount
+import rclone
 
 sys.path.insert(0, kvmount.TESTS)
 import link as links  # noqa: E402  pylint: disable=wrong-import-position
@@ -263,6 +264,26 @@ def write_back(table, pool, writer, rounds):
                       0.85)
 
 
+def cache(table, pool, link, writer, reader, rounds):
+    """Beside a cache for files of any kind, in front of the same directory."""
+    names = {size: [block_name(f"cache{size}", n) for n in range(rounds)] for size in SIZES}
+    for size in SIZES:
+        for name in names[size]:
+            store(writer.mnt, name, size)
+    flush(writer)
+    with rclone.Mount(pool.root, link) as theirs:
+        for size, own in names.items():
+            table.add(f"cold load {bench.size_text(size)}, rclone", *turns(
+                rounds, lambda n: load_apart(theirs, [own[(n + 1) % rounds]], size),
+                lambda n: load_apart(reader, [own[n]], size)), size, "bytes/s", 0)
+        for size, own in names.items():
+            for mount in (theirs, reader):
+                load_apart(mount, own, size)
+            table.add(f"second load {bench.size_text(size)}, rclone", *turns(
+                rounds, lambda n: load_apart(theirs, [own[n]] * 10, size),
+                lambda n: load_apart(reader, [own[n]] * 10, size)), 10 * size, "bytes/s", 0)
+
+
 def fetch_seconds(paths, size, out):
     """All are looked up, then loaded; what a lookup has not found in time is looked up again."""
     buffer = bytearray(MIB)
@@ -383,7 +404,7 @@ def governor(table, pool, link, rounds):
             table.add(f"{label}, beside libnfs alone", alone, seconds[1], count * FLOOD_SIZE, "bytes/s", 0)
 
 
-def measure(table, pool, rounds, only):
+def measure(table, pool, link, rounds, only):
     with contextlib.ExitStack() as stack:
         writer = stack.enter_context(pools.node(pool, "writer", options=["--scrub", "off"]))
         reader = stack.enter_context(pools.node(
@@ -400,6 +421,8 @@ def measure(table, pool, rounds, only):
             stores(table, writer, local, rounds)
         if only in "write":
             write_back(table, pool, writer, rounds)
+        if only == "cache":
+            cache(table, pool, link, writer, reader, rounds)
 
 
 def main():
@@ -407,7 +430,7 @@ def main():
     parser.add_argument("--json", metavar="FILE", help="writes every figure there, too")
     parser.add_argument("--rounds", type=int, default=7, help="default 7")
     parser.add_argument("--only", default="", metavar="WORD",
-                        help="cold, second, chain, store or write; and what is not measured unless named: governor")
+                        help="cold, second, chain, store or write; and what is not measured unless named: cache, governor")
     parser.add_argument("--link", metavar="RATE", help="of a link to the server, such as 2500mbit; default: loopback; of "
                         f"governor: {SLOW_LINK}")
     parser.add_argument("--queue", metavar="MS", type=int, default=50,
@@ -415,6 +438,8 @@ def main():
     arguments = parser.parse_args()
     # What is left at the end is taken away.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    if arguments.only == "cache":
+        subprocess.run([os.path.join(bench.ROOT, "packaging", "install-deps.sh"), "cache"], check=True)
     rate = arguments.link or (SLOW_LINK if arguments.only == "governor" else None)
     way = f"link of {rate}, queue of {arguments.queue} ms" if rate else "loopback"
     told = bench.machine()
@@ -429,7 +454,7 @@ def main():
         if arguments.only == "governor":
             governor(table, pool, link, rounds)
         else:
-            measure(table, pool, rounds, arguments.only)
+            measure(table, pool, link, rounds, arguments.only)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as out:
             json.dump({"machine": told, "link": way, "rounds": rounds, "rows": table.rows}, out, indent=1)
