@@ -2,7 +2,8 @@
 
 Started by pool.sh. One node stores the files and publishes them; another, which has none of them, loads. Every round
 measures both sides, the order alternates, and a ratio is the median of the rounds' ratios. A file is loaded cold once
-only: each round has its own, and those of libnfs are the mount's of another round.
+only: each round has its own, and those of libnfs are the mount's of another round. With --link the server is in a network
+namespace of its own, behind a link of that rate.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -19,8 +21,10 @@ import time
 
 import bench
 import kvmount
+import rclone
 
 sys.path.insert(0, kvmount.TESTS)
+import link as links  # noqa: E402  pylint: disable=wrong-import-position
 import pools  # noqa: E402  pylint: disable=wrong-import-position
 
 RAW = os.path.join(bench.ROOT, "build", "bench", "bin", "kvcachefs_raw_nfs")
@@ -29,6 +33,12 @@ SIZES = (MIB, 4 * MIB, 16 * MIB, 64 * MIB)
 CHAIN, CHAIN_SIZE = 64, 2 * MIB
 WRITTEN = {MIB: 256, 4 * MIB: 96, 64 * MIB: 8}  # Files of a round of write-back.
 STORES, STORE_SIZE = 100, 2 * MIB
+# What goes on in the background, and what is loaded meanwhile.
+FLOOD_SIZE, FLOOD_S, SETTLE_S = 16 * MIB, 8, 3
+PROBE_SIZE, PROBES, PROBE_PAUSE_S = 64 << 10, 40, 0.05
+# The governor looks at its limit after as many bytes as that, and halves it: it is more than ever is under way until
+# 1.9 GiB have gone one way.
+UNGOVERNED, SLOW_LINK = "1GiB", "200mbit"
 # Requests under way and connections are those of the mount (backend/pool/nfs_session.cc, fs/pool/publisher.h).
 DEPTH = 8
 LOAD_CONNECTIONS, STAGE_CONNECTIONS, WRITE_CONNECTIONS = 1, 2, 3
@@ -74,7 +84,7 @@ def store(root, name, size):
     """Seconds, of what a runtime does."""
     path = os.path.join(root, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    parts = [os.urandom(MIB)] * (size // MIB)
+    parts = [os.urandom(min(MIB, size))] * max(1, size // MIB)
     begin = time.perf_counter()
     fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     for part in parts:
@@ -138,10 +148,12 @@ class Table:
 
     def add(self, label, beside, own, amount, unit, target):
         """`beside` and `own`: seconds of each round; more is faster."""
-        ratio = statistics.median(b / o for b, o in zip(beside, own))
-        row = {"case": label, "unit": unit, "beside": amount / statistics.median(beside),
-               "kvcachefs": amount / statistics.median(own), "ratio": ratio, "target": target,
-               "reached": ratio >= target}
+        self.put(label, amount / statistics.median(beside), amount / statistics.median(own),
+                 statistics.median(b / o for b, o in zip(beside, own)), unit, target)
+
+    def put(self, label, beside, own, ratio, unit, target):
+        row = {"case": label, "unit": unit, "beside": beside, "kvcachefs": own, "ratio": ratio,
+               "target": target, "reached": ratio >= target}
         self.rows.append(row)
         scale, text = (1e9, "GB/s") if unit == "bytes/s" else (1, unit)
         print(f"{label:32} {row['beside'] / scale:9.2f} {text:4} {row['kvcachefs'] / scale:9.2f} "
@@ -252,37 +264,200 @@ def write_back(table, pool, writer, rounds):
                       0.85)
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="pool.sh")
-    parser.add_argument("--json", metavar="FILE", help="writes every figure there, too")
-    parser.add_argument("--rounds", type=int, default=7, help="default 7")
-    parser.add_argument("--only", default="", metavar="WORD", help="cold, second, chain, store or write")
-    arguments = parser.parse_args()
-    told = bench.machine()
-    print(f"{told['cpus']} CPUs ({told['cpu']}), {told['memory_bytes'] >> 30} GiB, kernel "
-          f"{told['kernel']}, load {os.getloadavg()[0]:.1f}; median of {arguments.rounds} rounds")
+def cache(table, pool, link, writer, reader, rounds):
+    """Beside a cache for files of any kind, in front of the same directory."""
+    names = {size: [block_name(f"cache{size}", n) for n in range(rounds)] for size in SIZES}
+    for size in SIZES:
+        for name in names[size]:
+            store(writer.mnt, name, size)
+    flush(writer)
+    with rclone.Mount(pool.root, link) as theirs:
+        for size, own in names.items():
+            table.add(f"cold load {bench.size_text(size)}, rclone", *turns(
+                rounds, lambda n: load_apart(theirs, [own[(n + 1) % rounds]], size),
+                lambda n: load_apart(reader, [own[n]], size)), size, "bytes/s", 0)
+        for size, own in names.items():
+            for mount in (theirs, reader):
+                load_apart(mount, own, size)
+            table.add(f"second load {bench.size_text(size)}, rclone", *turns(
+                rounds, lambda n: load_apart(theirs, [own[n]] * 10, size),
+                lambda n: load_apart(reader, [own[n]] * 10, size)), 10 * size, "bytes/s", 0)
+
+
+def fetch_seconds(paths, size, out):
+    """All are looked up, then loaded; what a lookup has not found in time is looked up again."""
+    buffer = bytearray(MIB)
+    begin = time.perf_counter()
+    for path in paths:
+        os.path.exists(path)
+    for path in paths:
+        kvmount.wait_until(lambda path=path: os.path.exists(path), 60, path)
+        load(path, size, buffer)
+    out.put(time.perf_counter() - begin)
+
+
+def store_seconds(mount, names, size, out):
+    """Until all of it is on the pool."""
+    begin = time.perf_counter()
+    for name in names:
+        store(mount.mnt, name, size)
+    flush(mount)
+    out.put(time.perf_counter() - begin)
+
+
+def probe(mount, names, goes_on=lambda: True):
+    """Seconds of each load of a small file that is on the pool alone, as long as the rest goes on; None: it was not found,
+    or could not be read, in the time that a lookup or an open may take."""
+    buffer, took = bytearray(PROBE_SIZE), []
+    for name in names:
+        begin = time.perf_counter()
+        try:
+            load(os.path.join(mount.mnt, name), PROBE_SIZE, buffer)
+            seconds = time.perf_counter() - begin
+        except OSError:
+            seconds = None
+        if not goes_on():
+            break
+        took.append(seconds)
+        time.sleep(PROBE_PAUSE_S)  # Small loads are rare beside what goes on.
+    return took
+
+
+def probe_in_flood(mount, names, flood, *arguments):
+    """Seconds of the flood, and those of each load meanwhile."""
+    out = multiprocessing.Queue()
+    child = multiprocessing.Process(target=flood, args=(*arguments, out), daemon=True)
+    child.start()
+    time.sleep(SETTLE_S)  # What is asked is how it goes on, not how it begins.
+    took = probe(mount, names, child.is_alive)
+    child.join()
+    if child.exitcode != 0:
+        raise SystemExit("bench: what was to go on in the background failed")
+    return out.get(), took
+
+
+def add_probes(table, label, beside, own):
+    """What the loads of all rounds took, of those that came to something, and how many did."""
+    found = [[seconds for took in side for seconds in took if seconds is not None] for side in (beside, own)]
+    if min(map(len, found)) < 2:
+        raise SystemExit(f"bench: {label}: next to nothing was loaded")
+    for part, cut in (("p50", 4), ("p90", 8)):
+        shown = [1e3 * statistics.quantiles(side, n=10)[cut] for side in found]
+        table.put(f"load 64 KiB, {label}, {part}", *shown, shown[0] / shown[1], "ms", 0)
+    shares = [100 * len(some) / sum(map(len, side)) for some, side in zip(found, (beside, own))]
+    table.put(f"load 64 KiB, {label}, found", *shares, shares[1] / shares[0], "%", 0)
+
+
+def governor(table, pool, link, rounds):
+    """A small load while all else goes on, with as many requests under way as the mount likes and as the governor lets."""
+    count = int(link.bytes_a_second * FLOOD_S) // FLOOD_SIZE
     with contextlib.ExitStack() as stack:
-        pool = stack.enter_context(pools.Pool("nfs"))
+        # Puts files there past the link.
+        near = stack.enter_context(kvmount.Mount("near", options=["--pool", f"dir://{pool.root}", "--scrub", "off"]))
+        free, own = (stack.enter_context(pools.node(pool, name, options=["--scrub", "off", *options]))
+                     for name, options in (("free", ["--pool-in-flight", UNGOVERNED]), ("own", [])))
+        pools.wait_until_joined(near, free, own)
+
+        def stored(mount, label, number):
+            """Names of small files on the pool: a round's."""
+            names = [f"{label}-{mount.name}-{number}/{i}.bin" for i in range(PROBES)]
+            for name in names:
+                store(near.mnt, name, PROBE_SIZE)
+            return names
+
+        def blocks(mount, label, number):
+            return [block_name(f"{label}-{mount.name}-{number}", i) for i in range(count)]
+
+        def idle(mount, number):
+            names = stored(mount, "idle", number)
+            flush(near)
+            return 1, probe(mount, names)
+
+        def staged(mount, number):
+            names, large = stored(mount, "in", number), blocks(mount, "staged", number)
+            for name in large:
+                store(near.mnt, name, FLOOD_SIZE)
+            flush(near)
+            paths = [os.path.join(mount.mnt, name) for name in large]
+            return probe_in_flood(mount, names, fetch_seconds, paths, FLOOD_SIZE)
+
+        def written(mount, number):
+            names = stored(mount, "out", number)
+            flush(near)
+            return probe_in_flood(mount, names, store_seconds, mount,
+                                  blocks(mount, "written", number), FLOOD_SIZE)
+
+        os.mkdir(pool.path("raw"))
+        for label, measured, verb, connections in (
+                ("idle", idle, None, 0), ("staged in", staged, "read", STAGE_CONNECTIONS),
+                ("written back", written, "write", WRITE_CONNECTIONS)):
+            both = turns(rounds, lambda n: measured(free, n), lambda n: measured(own, n))
+            add_probes(table, label, *([took for _, took in side] for side in both))
+            if verb is None:
+                continue
+            seconds = [[flood for flood, _ in side] for side in both]
+            table.add(f"{label} meanwhile", *seconds, count * FLOOD_SIZE, "bytes/s", 0)
+            with Raw(pool, connections) as raw:
+                names = [f"raw/{i}" for i in range(count)]
+                alone = [raw.seconds(verb, FLOOD_SIZE, blocks(own, "staged", n) if verb == "read" else names)
+                         for n in range(rounds)]
+            table.add(f"{label}, beside libnfs alone", alone, seconds[1], count * FLOOD_SIZE, "bytes/s", 0)
+
+
+def measure(table, pool, link, rounds, only):
+    with contextlib.ExitStack() as stack:
         writer = stack.enter_context(pools.node(pool, "writer", options=["--scrub", "off"]))
         reader = stack.enter_context(pools.node(
             pool, "reader", options=["--pool-writes", "off", "--scrub", "off"]))
         local = stack.enter_context(kvmount.Mount("local", options=["--scrub", "off"]))
         pools.wait_until_joined(writer, reader)
-        table = Table()
-        rounds = arguments.rounds
-        if arguments.only in "cold second":
+        if only in "cold second":
             cold_loads(table, pool, writer, reader, rounds)
-        if arguments.only in "second":
+        if only in "second":
             second_loads(table, reader, local, rounds)
-        if arguments.only in "chain":
+        if only in "chain":
             chains(table, pool, writer, reader, rounds)
-        if arguments.only in "store":
+        if only in "store":
             stores(table, writer, local, rounds)
-        if arguments.only in "write":
+        if only in "write":
             write_back(table, pool, writer, rounds)
+        if only == "cache":
+            cache(table, pool, link, writer, reader, rounds)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="pool.sh")
+    parser.add_argument("--json", metavar="FILE", help="writes every figure there, too")
+    parser.add_argument("--rounds", type=int, default=7, help="default 7")
+    parser.add_argument("--only", default="", metavar="WORD",
+                        help="cold, second, chain, store or write; and what is not measured unless named: cache, governor")
+    parser.add_argument("--link", metavar="RATE", help="of a link to the server, such as 2500mbit; default: loopback; of "
+                        f"governor: {SLOW_LINK}")
+    parser.add_argument("--queue", metavar="MS", type=int, default=50,
+                        help="of the link: what would wait there for longer is dropped; default 50")
+    arguments = parser.parse_args()
+    # What is left at the end is taken away.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    if arguments.only == "cache":
+        subprocess.run([os.path.join(bench.ROOT, "packaging", "install-deps.sh"), "cache"], check=True)
+    rate = arguments.link or (SLOW_LINK if arguments.only == "governor" else None)
+    way = f"link of {rate}, queue of {arguments.queue} ms" if rate else "loopback"
+    told = bench.machine()
+    print(f"{told['cpus']} CPUs ({told['cpu']}), {told['memory_bytes'] >> 30} GiB, kernel "
+          f"{told['kernel']}, load {os.getloadavg()[0]:.1f}; {way}; "
+          f"median of {arguments.rounds} rounds")
+    rounds = arguments.rounds
+    with contextlib.ExitStack() as stack:
+        link = stack.enter_context(links.Link(rate, arguments.queue)) if rate else None
+        pool = stack.enter_context(pools.Pool("nfs", link=link))
+        table = Table()
+        if arguments.only == "governor":
+            governor(table, pool, link, rounds)
+        else:
+            measure(table, pool, link, rounds, arguments.only)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as out:
-            json.dump({"machine": told, "rounds": rounds, "rows": table.rows}, out, indent=1)
+            json.dump({"machine": told, "link": way, "rounds": rounds, "rows": table.rows}, out, indent=1)
 
 
 if __name__ == "__main__":

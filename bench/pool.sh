@@ -1,9 +1,10 @@
 #!/bin/sh
 # A mount with a pool on an NFS server beside libnfs alone on the same server, one command, as root:
 #
-#   bench/pool.sh [--rounds N] [--json FILE] [--only WORD]
+#   bench/pool.sh [--rounds N] [--json FILE] [--only WORD] [--link RATE [--queue MS]]
 #
-# Starts the server (NFS-Ganesha on loopback), builds the release, measures by turns, prints a table. See bench/README.md.
+# Starts the server (NFS-Ganesha on loopback, or behind a link of that rate, such as 2500mbit), builds the release, measures
+# by turns, prints a table. See bench/README.md.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 if [ -z "${KVCACHEFS_BIN:-}" ]; then

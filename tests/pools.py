@@ -1,4 +1,4 @@
-"""Pools for tests: a directory, or a real NFS server in front of one; and mounts on them."""
+"""Pools for tests: a directory, or a real NFS server in front of one, also behind a slow link; and mounts on them."""
 
 import os
 import shutil
@@ -28,11 +28,13 @@ def free_ports():
 class Pool:
     """`with Pool("dir")` or `with Pool("nfs")`; .uri is what a mount is given, .root the directory."""
 
-    def __init__(self, kind, root=None, squash="No_Root_Squash"):
-        """`root`: a directory that is there; default: one of its own. `squash`: whom the server takes for nobody."""
+    def __init__(self, kind, root=None, squash="No_Root_Squash", link=None):
+        """`root`: a directory that is there; default: one of its own. `squash`: whom the server takes for nobody. `link`: a
+        link.Link at whose far end the server is; default: it is on loopback."""
         self.kind = kind
         self.root = root
         self.squash = squash
+        self.there, self.address = (link.there, link.address) if link else ([], "127.0.0.1")
 
     def __enter__(self):
         self.work = tempfile.mkdtemp(prefix="kvcachefs-pool-", dir="/var/tmp")
@@ -44,7 +46,7 @@ class Pool:
             self.server = os.path.join(self.work, "server")
             os.mkdir(self.server)
             self.port = free_ports()
-            self.uri = (f"nfs://127.0.0.1/export?nfsport={self.port}&mountport={self.port + 1}")
+            self.uri = (f"nfs://{self.address}/export?nfsport={self.port}&mountport={self.port + 1}")
             try:
                 self.up()
             except BaseException:
@@ -59,9 +61,9 @@ class Pool:
         shutil.rmtree(self.work, ignore_errors=True)
 
     def up(self, access="RW"):
-        subprocess.run([SERVER, "up", self.root, self.server, str(self.port)], check=True,
-                       timeout=60, env={**os.environ, "NFS_ACCESS": access,
-                                        "NFS_SQUASH": self.squash})
+        subprocess.run([*self.there, SERVER, "up", self.root, self.server, str(self.port),
+                        self.address], check=True, timeout=60,
+                       env={**os.environ, "NFS_ACCESS": access, "NFS_SQUASH": self.squash})
 
     def pid(self):
         """The server's process; None: there is none."""
