@@ -187,10 +187,9 @@ def publish_requests(mount):
 
 def idle_cpu_percent(mount, seconds):
     pid = mount.pid()
-    before, begin = kvmount.cpu_ticks(pid), time.monotonic()
+    before, begin = kvmount.cpu_seconds(pid), time.monotonic()
     time.sleep(seconds)
-    ticks = kvmount.cpu_ticks(pid) - before
-    return 100 * ticks / os.sysconf("SC_CLK_TCK") / (time.monotonic() - begin)
+    return 100 * (kvmount.cpu_seconds(pid) - before) / (time.monotonic() - begin)
 
 
 def latency_figures(cases, rows):
