@@ -286,18 +286,21 @@ Result<void> set_pool_size(Config& config, std::string_view value, std::string& 
 
 Result<void> set_pool_queue(Config& config, std::string_view value, std::string& problem) {
   const std::size_t colon = value.find(':');
-  TRY(set_bytes(config.pool_options.queue_bytes, value.substr(0, colon), kMinPoolQueue,
-                kMaxPoolSize, problem));
-  if (colon == std::string_view::npos) return {};
+  const Result<void> sized = set_bytes(config.pool_options.queue_bytes, value.substr(0, colon),
+                                       kMinPoolQueue, kMaxPoolSize, problem);
+  if (colon == std::string_view::npos) return sized;
+  if (!sized.ok())
+    return refuse(problem, fmt::format("'{}': {}", value, problem), sized.error().code);
   const std::string_view text = value.substr(colon + 1);
   std::uint64_t files = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), files);
   if (error != std::errc{} || end != text.data() + text.size())
-    return refuse(problem, fmt::format("'{}' is no number of files: write 64GiB:100000", text));
+    return refuse(problem,
+                  fmt::format("'{}' has no number of files: write 64GiB:100000", value));
   if (files < 1 || files > kMaxPoolQueueFiles)
     return refuse(
         problem,
-        fmt::format("'{}' is out of bounds: 1 to {} files may wait", text, kMaxPoolQueueFiles),
+        fmt::format("'{}' is out of bounds: 1 to {} files may wait", value, kMaxPoolQueueFiles),
         ERANGE);
   config.pool_options.queue_files = files;
   return {};

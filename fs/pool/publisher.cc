@@ -263,7 +263,10 @@ Result<bool> Publisher::publish_files() {
   while (!stopping()) {
     TRY(bound_.keep());
     std::vector<InodeNumber> batch = TRY(core_.catalog.list_to_publish(after, kBatch));
-    if (batch.empty()) return all;
+    if (batch.empty()) {
+      if (all) bound_.emptied();
+      return all;
+    }
     after = batch.back();
     const std::size_t listed = batch.size();
     const std::int64_t now = monotonic_now();

@@ -5,7 +5,7 @@
 // A file whose name is no block's always stays: the pool would have an older one for its name. So does what is to be kept.
 // Both are bounded by the budget alone.
 //
-// The publisher's thread alone calls keep(); the counts are for any thread. The queue is looked at at most once a second, and
+// The publisher's thread alone calls keep() and emptied(); the counts are for any thread. The queue is looked at at most once a second, and
 // for a tenth of the time at most; what is stored between two looks is beyond the bound.
 #pragma once
 
@@ -23,6 +23,12 @@ class QueueBound {
 
   // Errors: EIO, EBADMSG, ENOSPC of the catalog; the next call goes on.
   Result<void> keep();
+
+  // All that was in the queue has been published.
+  void emptied() noexcept {
+    files_.store(0);
+    bytes_.store(0);
+  }
 
   // As of the last look.
   [[nodiscard]] std::uint64_t files() const noexcept { return files_.load(); }

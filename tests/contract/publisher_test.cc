@@ -242,7 +242,8 @@ TEST_P(WriteBack, OfTwoThatReplaceANameAtOnceTheLastStands) {
   }));
   const std::string path = place_->root() + "/config.json";
   const InodeNumber file = volume_.store_file(kRootInode, "config.json", "first");
-  ASSERT_TRUE(TestVolume::wait_for([&] { return counts().to_publish == 0; }));
+  ASSERT_TRUE(TestVolume::wait_for(
+      [&] { return counts().published == 1 && counts().to_publish == 0; }));
   faults_->set([&](std::string_view call, std::string_view to) {
     if (call != "renamed" || to != "config.json" || ++faulted_ > 1) return 0;
     std::ofstream(path + ".other") << "other";
