@@ -41,7 +41,7 @@ PROBE_SIZE, PROBES, PROBE_PAUSE_S = 64 << 10, 40, 0.05
 UNGOVERNED, SLOW_LINK = "1GiB", "200mbit"
 # Requests under way and connections are those of the mount (backend/pool/nfs_session.cc, fs/pool/publisher.h).
 DEPTH = 8
-LOAD_CONNECTIONS, STAGE_CONNECTIONS, WRITE_CONNECTIONS = 1, 2, 3
+LOAD_CONNECTIONS, STAGE_CONNECTIONS, WRITE_CONNECTIONS = 1, 2, 7
 
 
 class Raw:

@@ -295,8 +295,10 @@ PoolClient::PoolClient(const std::string& name, Open open)
     : state_(std::make_shared<State>(name, std::move(open))) {
   const std::lock_guard lock(state_->mutex);
   state_->since_ns = monotonic_now();
-  for (std::size_t i = 0; i < kThreads; ++i) {
-    for (const PoolClass group : kClasses) state_->start_worker(group);
+  for (const PoolClass group : kClasses) {
+    const std::size_t threads =
+        group == PoolClass::kBackground ? kBackgroundThreads : kThreads;
+    for (std::size_t i = 0; i < threads; ++i) state_->start_worker(group);
   }
   ++state_->threads;
   std::thread([state = state_] { state->run_timer(); }).detach();

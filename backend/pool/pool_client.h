@@ -41,7 +41,9 @@ struct PoolHealth {
 class PoolClient {
  public:
   using Open = std::function<Result<std::unique_ptr<PoolSession>>(Deadline)>;
-  static constexpr std::size_t kThreads = 4;  // of each class
+  static constexpr std::size_t kThreads = 4;  // of each class that somebody waits for
+  // What a publication asks is one thing after another: as many at a time hide the way to the server.
+  static constexpr std::size_t kBackgroundThreads = 8;
   static constexpr std::size_t kMostStuck = 16;
   static constexpr std::size_t kMostWaiting = 4096;  // calls, of each class
   static constexpr int kFailures = 3;

@@ -49,7 +49,7 @@ class Publisher {
  private:
   static constexpr std::size_t kBatch = 256;
   // One less than the client has threads for what nobody waits for: the rest of it goes on.
-  static constexpr std::size_t kAtOnce = PoolClient::kThreads - 1;
+  static constexpr std::size_t kAtOnce = PoolClient::kBackgroundThreads - 1;
   // After a failure, and to see whether the pool is there.
   static constexpr std::chrono::milliseconds kPause{500};
   static constexpr std::chrono::milliseconds kCallDeadline{5000};
