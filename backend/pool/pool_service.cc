@@ -172,6 +172,7 @@ void PoolService::run() {
     lock.lock();
     changed_.wait_for(lock, kFollowEvery,
                       [this] { return stopping_ || (log_ != nullptr && !untold_.empty()); });
+    if (!untold_.empty()) changed_.wait_for(lock, kGather, [this] { return stopping_; });
   }
 }
 

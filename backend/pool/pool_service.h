@@ -56,6 +56,8 @@ class PoolService {
   };
   // How soon others hear of a change, and how often one says that one lives.
   static constexpr std::chrono::milliseconds kFollowEvery{200};
+  // What is told goes out together: each append waits for the server's disk.
+  static constexpr std::chrono::milliseconds kGather{25};
   static constexpr std::chrono::milliseconds kBeatEvery{2000};
   static constexpr std::chrono::hours kForgottenAfter{1};
   // How long a miss may be remembered: while all living nodes are followed, and else.
