@@ -296,8 +296,7 @@ PoolClient::PoolClient(const std::string& name, Open open)
   const std::lock_guard lock(state_->mutex);
   state_->since_ns = monotonic_now();
   for (const PoolClass group : kClasses) {
-    const std::size_t threads =
-        group == PoolClass::kBackground ? kBackgroundThreads : kThreads;
+    const std::size_t threads = group == PoolClass::kBackground ? kBackgroundThreads : kThreads;
     for (std::size_t i = 0; i < threads; ++i) state_->start_worker(group);
   }
   ++state_->threads;

@@ -40,7 +40,8 @@ class ReplacedNames {
   // Another has published it.
   void doubt(std::uint64_t path_hash) {
     const std::lock_guard lock(mutex_);
-    if (const auto at = names_.find(path_hash); at != names_.end()) at->second.is_doubted = true;
+    if (const auto at = names_.find(path_hash); at != names_.end())
+      at->second.is_doubted = true;
   }
   // Whether another has since begin().
   [[nodiscard]] bool is_doubted(std::uint64_t path_hash) const {
