@@ -202,8 +202,9 @@ Result<void> Mount::open_pool(std::string& problem) {
       .pool = TRY(catalog_->pool()),
       .size = config_.kernel.read_only ? 0 : config_.pool_options.size};
   pool_governor_ = std::make_shared<PoolGovernor>(config_.pool_options.in_flight);
-  PoolClient::Open open = [uri = *config_.pool, governor = pool_governor_](Deadline deadline) {
-    return open_pool_session(uri, deadline, governor);
+  const NfsCommon common = make_nfs_common(pool_governor_);
+  PoolClient::Open open = [uri = *config_.pool, common](Deadline deadline) {
+    return open_pool_session(uri, deadline, common);
   };
   pool_ = std::make_unique<PoolService>(std::move(open), options);
   return {};

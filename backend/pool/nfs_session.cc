@@ -5,13 +5,13 @@
 #include <cstring>
 #include <deque>
 #include <numeric>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "backend/pool/libnfs.h"
 #include "backend/pool/nfs_answers.h"
 #include "backend/pool/nfs_connection.h"
+#include "backend/pool/nfs_directories.h"
 #include "backend/pool/nfs_file.h"
 #include "backend/pool/nfs_mount.h"
 #include "backend/pool/pool_format.h"
@@ -27,7 +27,6 @@ constexpr std::size_t kDepth = 8;
 constexpr std::chrono::seconds kDirectoryTrusted{2};
 // Those of the pool's own files are not renamed by anybody.
 constexpr std::chrono::seconds kServiceDirectoryTrusted{60};
-constexpr std::size_t kMostDirectories = 4096;
 constexpr std::size_t kListedAtOnce = 64 * 1024;  // bytes of a READDIR
 // What a server must take and give at least; less is no server for files of megabytes.
 constexpr std::size_t kLeastAtOnce = 4096;
@@ -43,8 +42,9 @@ struct Found {
 
 class NfsSession : public PoolSession {
  public:
-  explicit NfsSession(std::shared_ptr<PoolGovernor> governor)
-      : governor_(std::move(governor)) {}
+  NfsSession(std::shared_ptr<PoolGovernor> governor,
+             std::shared_ptr<NfsDirectories> directories)
+      : governor_(std::move(governor)), directories_(std::move(directories)) {}
 
   Result<void> open(const PoolUri& uri, Deadline deadline) {
     const NfsUser user{.uid = uri.uid, .gid = uri.gid};
@@ -59,7 +59,6 @@ class NfsSession : public PoolSession {
       const Found found = TRY(find_handle(mounted.below, deadline));
       if (found.status.kind != PoolKind::kDirectory) return fail(ENOTDIR, "pool: no directory");
       root_ = found.handle;
-      directories_.clear();
     }
     has_links_ = TRY(attributes(root_, deadline)).nlink > 0;
     return {};
@@ -112,10 +111,6 @@ class NfsSession : public PoolSession {
   Result<PoolSpace> space(Deadline deadline) override;
 
  private:
-  struct KnownDirectory {
-    Handle handle;
-    std::chrono::steady_clock::time_point since;
-  };
   struct Piece {
     std::uint64_t at = 0;  // of those to be transferred
     std::size_t size = 0;
@@ -153,8 +148,6 @@ class NfsSession : public PoolSession {
   using Start = std::function<Result<void>(Piece, std::shared_ptr<PoolGovernor::Request>)>;
   Result<void> transfer(PoolWay way, std::uint64_t size, std::size_t most, const Start& start,
                         Deadline deadline);
-  [[nodiscard]] bool is_remembered(std::string_view path) const;  // or one above it
-  void forget(std::string_view path);
   Result<void> check_root(Deadline deadline);
   Result<void> check_dir(const post_op_attr& directory, nfsstat3 status, const char* what) {
     return has_links_ ? check_in(directory, status, what) : check(status, what);
@@ -165,17 +158,14 @@ class NfsSession : public PoolSession {
   template <class Act, class MayRepeat>
   auto in_directory(std::string_view path, Act act, MayRepeat may_repeat, Deadline deadline)
       -> decltype(act(std::declval<const Handle&>())) {
-    const bool remembered = is_remembered(path);
     const auto once = [&]() -> decltype(act(std::declval<const Handle&>())) {
       return act(TRY(directory_at(path, deadline)));
     };
     auto acted = once();
     if (acted.ok() || acted.error().code != ESTALE || !may_repeat()) return acted;
-    if (remembered) {
-      forget(path);
-      acted = once();
-      if (acted.ok() || acted.error().code != ESTALE) return acted;
-    }
+    directories_->forget(root_, path);
+    acted = once();
+    if (acted.ok() || acted.error().code != ESTALE) return acted;
     // Whether it is the root that is not there any more.
     TRY(check_root(deadline));
     return acted;
@@ -195,12 +185,12 @@ class NfsSession : public PoolSession {
   }
 
   const std::shared_ptr<PoolGovernor> governor_;
+  const std::shared_ptr<NfsDirectories> directories_;
   NfsConnection connection_;
   Handle root_;
   bool has_links_ = false;  // the server counts those of directories
   std::size_t most_read_ = kMostAtOnce;
   std::size_t most_written_ = kMostAtOnce;
-  std::unordered_map<std::string, KnownDirectory> directories_;
   // Of the requests of transfer() that are under way.
   std::deque<Piece> left_;
   std::optional<Error> failure_;
@@ -275,27 +265,14 @@ Result<Handle> NfsSession::directory_at(std::string_view path, Deadline deadline
   const auto now = std::chrono::steady_clock::now();
   const bool is_service = path.substr(0, path.find('/')) == kPoolService;
   const auto trusted = is_service ? kServiceDirectoryTrusted : kDirectoryTrusted;
-  if (const auto known = directories_.find(std::string(path));
-      known != directories_.end() && now - known->second.since < trusted)
-    return known->second.handle;
+  if (std::optional<Handle> known = directories_->find(root_, path, trusted))
+    return std::move(*known);
   const auto [above, name] = split_pool_path(path);
   const Handle parent = TRY(directory_at(above, deadline));
   Found found = TRY(look_up(parent, name, deadline));
   if (found.status.kind != PoolKind::kDirectory) return fail(ENOTDIR, "pool: no directory");
-  if (directories_.size() >= kMostDirectories) directories_.clear();
-  directories_[std::string(path)] = {.handle = found.handle, .since = now};
+  directories_->put(root_, path, found.handle, now);
   return std::move(found.handle);
-}
-
-bool NfsSession::is_remembered(std::string_view path) const {
-  for (; !path.empty(); path = split_pool_path(path).first)
-    if (directories_.count(std::string(path)) > 0) return true;
-  return false;
-}
-
-void NfsSession::forget(std::string_view path) {
-  for (; !path.empty(); path = split_pool_path(path).first)
-    directories_.erase(std::string(path));
 }
 
 // Nothing can be had of a session whose own directory has gone; of what it has removed a server may tell the attributes.
@@ -557,6 +534,7 @@ Result<void> NfsSession::remove(std::string_view path, Deadline deadline) {
 
 Result<void> NfsSession::make_directory(std::string_view path, std::uint32_t mode,
                                         Deadline deadline) {
+  const auto asked = std::chrono::steady_clock::now();
   return at(
       path,
       [&](const Handle& directory, std::string& name) {
@@ -566,8 +544,14 @@ Result<void> NfsSession::make_directory(std::string_view path, std::uint32_t mod
         args.attributes = with_mode(mode);
         return call<MKDIR3res>(
             rpc_nfs3_mkdir_async, args,
-            [this](const MKDIR3res& answer) -> Result<void> {
-              if (answer.status == NFS3_OK) return {};
+            [&](const MKDIR3res& answer) -> Result<void> {
+              if (answer.status == NFS3_OK) {
+                const post_op_fh3& made = answer.MKDIR3res_u.resok.obj;
+                if (made.handle_follows == 0) return {};
+                const Result<Handle> handle = handle_of(made.post_op_fh3_u.handle);
+                if (handle.ok()) directories_->put(root_, path, *handle, asked);
+                return {};
+              }
               return check_dir(answer.MKDIR3res_u.resfail.dir_wcc.after, answer.status,
                                "pool: MKDIR");
             },
@@ -590,7 +574,7 @@ Result<void> NfsSession::remove_directory(std::string_view path, Deadline deadli
       },
       deadline);
   // A directory that is made anew has another handle.
-  if (removed.ok()) directories_.clear();
+  if (removed.ok()) directories_->clear();
   return removed;
 }
 
@@ -750,10 +734,15 @@ Result<PoolSpace> NfsSession::space(Deadline deadline) {
 
 }  // namespace
 
+NfsCommon make_nfs_common(std::shared_ptr<PoolGovernor> governor) {
+  return {.governor = std::move(governor), .directories = std::make_shared<NfsDirectories>()};
+}
+
 Result<std::unique_ptr<PoolSession>> open_nfs_session(const PoolUri& uri, Deadline deadline,
-                                                      std::shared_ptr<PoolGovernor> governor) {
-  if (governor == nullptr) governor = std::make_shared<PoolGovernor>();
-  auto session = std::make_unique<NfsSession>(std::move(governor));
+                                                      const NfsCommon& common) {
+  auto session = std::make_unique<NfsSession>(
+      common.governor != nullptr ? common.governor : std::make_shared<PoolGovernor>(),
+      common.directories != nullptr ? common.directories : std::make_shared<NfsDirectories>());
   TRY(session->open(uri, deadline));
   return std::unique_ptr<PoolSession>(std::move(session));
 }

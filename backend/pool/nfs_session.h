@@ -9,11 +9,20 @@
 
 namespace kvcachefs {
 
+class NfsDirectories;
+
+// What the sessions that go the same way have in common; null: each has its own.
+struct NfsCommon {
+  std::shared_ptr<PoolGovernor> governor = nullptr;
+  std::shared_ptr<NfsDirectories> directories = nullptr;
+};
+
+[[nodiscard]] NfsCommon make_nfs_common(std::shared_ptr<PoolGovernor> governor);
+
 // Mounts the export and opens the directory below it; which part of the path is the export is tried out. Errors:
 // ETIMEDOUT, ENOTCONN (no server there, or none that speaks NFS version 3); ENOENT, ENOTDIR, EACCES (what the
 // server says of the path).
-// `governor`: of all sessions that go the same way; null: one of its own.
 [[nodiscard]] Result<std::unique_ptr<PoolSession>> open_nfs_session(
-    const PoolUri& uri, Deadline deadline, std::shared_ptr<PoolGovernor> governor = nullptr);
+    const PoolUri& uri, Deadline deadline, const NfsCommon& common = {});
 
 }  // namespace kvcachefs

@@ -3,15 +3,15 @@
 
 #include <memory>
 
-#include "backend/pool/pool_governor.h"
+#include "backend/pool/nfs_session.h"
 #include "backend/pool/pool_session.h"
 #include "backend/pool/pool_uri.h"
 
 namespace kvcachefs {
 
-// `governor`: as for open_nfs_session(); what the kernel has mounted it governs itself. Errors: those of open_dir_session()
+// `common`: as for open_nfs_session(); what the kernel has mounted it governs itself. Errors: those of open_dir_session()
 // and open_nfs_session().
 [[nodiscard]] Result<std::unique_ptr<PoolSession>> open_pool_session(
-    const PoolUri& uri, Deadline deadline, std::shared_ptr<PoolGovernor> governor = nullptr);
+    const PoolUri& uri, Deadline deadline, const NfsCommon& common = {});
 
 }  // namespace kvcachefs
