@@ -359,8 +359,11 @@ TEST_P(PoolTransfer, WhatWasFoundIsFetchedWithoutAnotherLook) {
   EXPECT_EQ(local.sums(), fetched->chunk_crc32c);
 
   // What has gone since then is not there, whatever was known of it.
-  ASSERT_OK(session_->remove("block", soon()));
-  const Result<Fetched> gone = fetch(*session_, "block", *known, Local().fd(), soon());
+  std::ofstream(below("other")) << "bytes";
+  const Result<PoolKnown> before = find_known(*session_, "other", soon());
+  ASSERT_OK(before);
+  ASSERT_OK(session_->remove("other", soon()));
+  const Result<Fetched> gone = fetch(*session_, "other", *before, Local().fd(), soon());
   ASSERT_FALSE(gone.ok());
   EXPECT_TRUE(gone.error().code == ESTALE || gone.error().code == ENOENT) << gone.error().code;
 }
