@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import re
 import subprocess
 
 import kvmount
@@ -57,6 +58,10 @@ class Export:
     def text(self):
         with open(self.said) as said:
             return said.read()
+
+    def mount_line(self):
+        """The command that it tells clients, without their directory."""
+        return re.search(r"^  (mount .*) DIRECTORY$", self.text(), re.MULTILINE)[1]
 
     def server(self):
         with open(os.path.join(self.work, "pid")) as file:
