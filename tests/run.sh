@@ -17,7 +17,8 @@
 #   libfuse314   the build against the installed libfuse, short mount tests
 # and, only when named:
 #   bench        measurements against raw ext4
-#   vm           in a virtual machine with Debian's kernel: its NFS server and client, at both ends of a mount; without KVM
+#   vm           in a virtual machine with Debian's kernel: its NFS server and client, at both ends of a mount, and a
+#                runtime there on an export of a mount here; without KVM
 #   size         ten million names (NAMES: another number): memory, lookups, how soon a mount answers; hours
 #
 # Tests run beside each other, more of them than there are CPUs. A few that fail so are run once more, alone; those that pass
@@ -321,8 +322,8 @@ label_libfuse314() {
 # One machine for all of its tests, one after the other.
 label_vm() {
   label_limit_s=3600
-  packaging/install-deps.sh vm && build release "${programs[@]}" && tests/vm/image.sh build/vm && python_for vm &&
-    run_pytest --durations=10 tests/vm ${pytest_arguments[@]+"${pytest_arguments[@]}"}
+  can_mount && packaging/install-deps.sh vm && build release "${programs[@]}" && tests/vm/image.sh build/vm &&
+    python_for vm && run_pytest --durations=10 tests/vm ${pytest_arguments[@]+"${pytest_arguments[@]}"}
 }
 
 label_bench() { can_mount && build release "${programs[@]}" && limited bench/bench.sh; }

@@ -28,7 +28,8 @@ import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
-sys.path[:0] = [HERE, TESTS, os.path.join(TESTS, "mount", "replay")]
+sys.path[:0] = [HERE, TESTS, os.path.join(TESTS, "mount", "replay"),
+                os.path.join(os.path.dirname(TESTS), "packaging", "quickstart")]
 
 import guest  # pylint: disable=wrong-import-position  (here, so that workers have it at once)
 
@@ -209,7 +210,8 @@ def main():
     for descriptor, target in ((null, 0), (console, 1), (console, 2)):
         os.dup2(descriptor, target)
     os.environ.update(PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root",
-                      LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1")
+                      LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1",
+                      PYTHONPATH=os.path.join(guest.kvmount.ROOT, "build", "runtime"))
     os.chdir("/")
     port = next(os.path.basename(os.path.dirname(path))
                 for path in glob.glob("/sys/class/virtio-ports/*/name")

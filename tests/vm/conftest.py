@@ -1,12 +1,16 @@
 """One virtual machine for the whole label, with the NFS server in it."""
 
 import os
+import sys
 
 import pytest
 
+import kvmount
 import machine
 import vm as vm_module
 from machine import USER
+
+sys.path.insert(0, os.path.join(kvmount.ROOT, "packaging", "quickstart"))
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,22 @@
 """What the tests have the guest do: functions that run there, in a worker's process (agent.py)."""
 
+import argparse
 import contextlib
 import errno
 import importlib
+import io
+import json
 import os
+import re
 import subprocess
+import sys
 import tempfile
 import time
 
 import kvmount
+
+RUNTIME = "xllamacpp"  # of the quickstart
+RUNTIME_START_S = 300  # six seconds in the guest, while it has a CPU
 
 
 def run(script):
@@ -148,7 +156,7 @@ def on_node(name, method, arguments):
     return None if value is _nodes[name] else value
 
 
-# ---- runtimes ---------------------------------------------------------------------------------
+# ---- runtimes (their folders are on sys.path: agent.py, conftest.py) --------------------------
 
 
 def replay(kind, root, seed, keys, store):
@@ -167,3 +175,39 @@ def replay(kind, root, seed, keys, store):
             scenario.check_directory(keys)
     finally:
         scenario.finish()
+
+
+def make_model(path):
+    """The quickstart's; the same bytes wherever it is made."""
+    run(f"python3 {kvmount.ROOT}/packaging/quickstart/make_model.py {path}")
+
+
+def converse(half, slots, work, model, tokens, notes=None):
+    """A half of the quickstart (its demo.py) with a runtime process of its own, here or in the guest.
+
+    `slots`: where the runtime saves and loads; `notes`: what the first half noted, for the second. Returns what it notes
+    and says. The runtime's log is in `work`, and has no error.
+    """
+    demo, runtime = importlib.import_module("demo"), importlib.import_module("runtime")
+    runtime.START_TIMEOUT_S = RUNTIME_START_S
+    arguments = argparse.Namespace(python=sys.executable, model=model, dir=slots, notes=os.path.join(work, "notes.json"),
+                                   log=os.path.join(work, f"runtime-{half}.log"), tokens=tokens)
+    if notes is not None:
+        with open(arguments.notes, "w") as file:
+            json.dump(notes, file)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = {"save": demo.save, "continue": demo.go_on}[half](arguments)
+    with open(arguments.log) as file:
+        log = file.read()
+    assert code == 0 and not re.search(r"^[0-9.]+ E ", log, re.MULTILINE), f"exit {code}\n{said.getvalue()}{log}"
+    with open(arguments.notes) as file:
+        return json.load(file), said.getvalue()
+
+
+def bytes_from_server(path):
+    """What the kernel's NFS client has read from the server of the mount at `path`, all in all."""
+    with open("/proc/self/mountstats") as stats:
+        of_mount = stats.read().split(f" mounted on {path} with ", 1)[1].split("\ndevice ", 1)[0]
+    # Read and written by programs, past the cache, and (the fifth) read from the server.
+    return int(re.search(r"^\s*bytes:\s+(.*)$", of_mount, re.MULTILINE)[1].split()[4])

@@ -6,7 +6,8 @@
 # Makes in DIR, unless it is there already (minutes; remove DIR for a newer Debian):
 #
 #   vmlinuz, initrd   the kernel, and busybox with the modules that tests/vm/init needs
-#   root              an ext4: what an installed kvcachefs needs, the kernel's NFS server with its tools, Python
+#   root              an ext4: what an installed kvcachefs and the quickstart's runtime need, the kernel's NFS server with
+#                     its tools, Python
 #
 # All from Debian's archive, by mmdebstrap; nothing of it is installed on this machine. The programs that this and the tests
 # use are: packaging/install-deps.sh vm. As root.
@@ -21,6 +22,7 @@ flock 9
 
 packages=$("$here/../../packaging/install-deps.sh" --list run | paste -sd,)
 packages+=,nfs-kernel-server,nfs-common,rpcbind,nftables,iproute2,procps,python3-minimal,libpython3-stdlib
+packages+=,libgomp1  # for the runtime of the quickstart
 recipe=$({ echo "$packages $disk_size"; cat "$0" "$here/init"; } | sha256sum | cut -c1-16)
 if [ "$(cat "$dir/recipe" 2>/dev/null)" = "$recipe" ]; then exit 0; fi
 rm -f "$dir/recipe"
@@ -36,7 +38,8 @@ mmdebstrap --mode=root --variant=apt --aptopt='Acquire::Retries "3"' --include="
 kernel=$(echo "$new"/root/root/linux-image-*.deb)
 dpkg-deb --fsys-tarfile "$kernel" | tar -x -C "$new/root" --keep-directory-symlink --wildcards './boot/vmlinuz-*' \
   './lib/modules/*/modules.*' './lib/modules/*/kernel/'{arch,crypto,fs,lib,net} \
-  './lib/modules/*/kernel/drivers/'{block,char,virtio}
+  './lib/modules/*/kernel/drivers/'{block,char,virtio} \
+  './lib/modules/*/kernel/drivers/net/'{virtio_net,net_failover}.ko
 rm "$kernel"
 version=$(basename "$new"/root/lib/modules/*)
 depmod -b "$new/root" "$version"

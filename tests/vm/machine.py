@@ -6,6 +6,8 @@ import guest
 import kvmount
 
 USER = 1000  # who works on the client's side
+HOST = "10.0.2.2"  # the machine around the guest, where it hears on 127.0.0.1
+ADDRESS = "10.0.2.15/24"  # the guest's own there
 README = os.path.join(kvmount.ROOT, "README.md")
 
 
@@ -97,3 +99,27 @@ class Client:
     def __exit__(self, kind, *_):
         if self.vm.is_up():
             self.vm.run(f"umount {self.path} || umount -f -l {self.path}")
+
+
+class ClientOfHost:
+    """The guest's kernel has mounted what this machine exports, by the line that `kvcachefs export` prints."""
+
+    def __init__(self, vm, export):
+        self.vm, self.path = vm, f"/vm/host-{export.port}"
+        self.line = export.mount_line().replace("127.0.0.1:", f"{HOST}:")
+
+    def __enter__(self):
+        self.vm.run(f"""
+            modprobe -a virtio_net nfs nfsv3 nfsv4
+            # Else localhost is ::1 as well, for every test after this.
+            echo 1 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6
+            ip link set eth0 up
+            ip address replace {ADDRESS} dev eth0
+            mkdir -p {self.path}
+            {self.line} {self.path}
+        """)
+        return self.path
+
+    def __exit__(self, *_):
+        if self.vm.is_up():
+            self.vm.run(f"umount {self.path} || umount -f -l {self.path}; rmdir {self.path}")

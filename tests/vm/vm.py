@@ -1,4 +1,5 @@
-"""A virtual machine with a small Debian (image.sh), kvcachefs and these tests in it, and calls into it.
+"""A virtual machine with a small Debian (image.sh), kvcachefs, these tests and the quickstart's runtime in it, and calls
+into it.
 
     with Vm(image) as vm:
         vm.run("modprobe nfsd")                  # a script: its output; GuestError when it fails
@@ -10,6 +11,7 @@ It runs without hardware virtualisation, an order of magnitude slower than this 
 call has one. What outlives it is killed in the guest, and where it stood is told (VmHung).
 """
 
+import importlib.util
 import os
 import pickle
 import select
@@ -120,11 +122,15 @@ class Vm:
         print(f"the guest is up after {time.monotonic() - began:.0f} s", file=sys.__stderr__)
 
     def _checkout_disk(self):
-        """The programs and the tests, as /checkout."""
+        """The programs, the tests and the runtime, as /checkout."""
         checkout = os.path.join(self.work, "checkout")
-        for folder in ("tests/vm", "tests/mount/replay"):
+        for folder in ("tests/vm", "tests/mount/replay", "packaging/quickstart"):
             shutil.copytree(os.path.join(kvmount.ROOT, folder), os.path.join(checkout, folder))
         shutil.copy(os.path.join(kvmount.TESTS, "kvmount.py"), os.path.join(checkout, "tests"))
+        # The quickstart's runtime, as pip has installed it: tests/vm/requirements.txt.
+        installed = importlib.util.find_spec(guest.RUNTIME)
+        assert installed, f"this Python has no {guest.RUNTIME}: tests/run.sh vm gives its own what tests need"
+        shutil.copytree(os.path.dirname(installed.origin), os.path.join(checkout, "build", "runtime", guest.RUNTIME))
         programs = os.path.join(checkout, "build", "release", "bin")
         os.makedirs(programs)
         for name in ("kvcachefs", "mount.kvcachefs"):
@@ -148,6 +154,8 @@ class Vm:
             # What is written goes to a file without a name.
             "-drive", f"file={self.image}/root,if=virtio,format=raw,snapshot=on",
             "-drive", f"file={checkout},if=virtio,format=raw,readonly=on",
+            # This machine is machine.HOST for it, whatever hears on 127.0.0.1 here.
+            "-netdev", "user,id=net,ipv6=off", "-device", "virtio-net-pci,netdev=net,romfile=",
             "-chardev", f"socket,id=agent,path={self.work}/agent",
             "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=agent"]
         with open(os.path.join(self.work, "qemu.err"), "wb") as said:
