@@ -407,7 +407,7 @@ Result<void> Volume::sync_on_pool(InodeNumber number,
                                         parts.sealer.hurry();
                                         parts.publisher->wake();
                                       },
-                                  .skipped = [&parts] { return parts.publisher->skipped(); },
+                                  .is_up = [this] { return is_pool_up(); },
                                   .gives_up = gives_up});
 }
 Result<void> Volume::fallocate(OpenFile& file, int mode, std::uint64_t offset,

@@ -28,6 +28,37 @@ bool is_of_pool(int code) noexcept {
 
 }  // namespace
 
+// What a call has of a file. Whoever hangs in one may hold on to it for longer than this volume lives: it has nothing of that,
+// and no inode above all.
+struct Publisher::Sent {
+  std::string path;
+  UniqueFd fd;
+  std::uint64_t size = 0;
+  std::vector<std::uint32_t> chunk_crc32c;
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::uint32_t mode = 0;
+  bool keep = false;
+  bool replaces = false;
+  std::uint64_t number = 0;  // of this try
+  std::vector<std::uint64_t> earlier_tries;
+  std::vector<std::uint64_t> earlier_files;
+
+  [[nodiscard]] PoolSource source() const {
+    return {.path = path,
+            .fd = fd.get(),
+            .size = size,
+            .chunk_crc32c = chunk_crc32c,
+            .uid = uid,
+            .gid = gid,
+            .mode = mode,
+            .keep = keep,
+            .replaces = replaces,
+            .earlier_tries = earlier_tries,
+            .earlier_files = earlier_files};
+  }
+};
+
 // A sealed file, and what must still hold when its publication is recorded.
 struct Publisher::Candidate {
   InodePtr inode;
@@ -45,16 +76,18 @@ struct Publisher::Candidate {
   std::uint64_t number = 0;  // of this try
   PublishTries::Tries earlier = {};
 
-  [[nodiscard]] PoolSource source() const {
+  // Once: its descriptor and checksums go with it.
+  Sent sent() {
     return {.path = shared.path,
-            .fd = fd.get(),
+            .fd = std::move(fd),
             .size = stamp.size,
-            .chunk_crc32c = chunk_crc32c,
+            .chunk_crc32c = std::move(chunk_crc32c),
             .uid = uid,
             .gid = gid,
             .mode = mode,
             .keep = keep,
             .replaces = !shared.is_block,
+            .number = number,
             .earlier_tries = earlier.numbers,
             .earlier_files = earlier.files};
   }
@@ -415,67 +448,67 @@ Result<Publisher::Outcome> Publisher::publish_one(Batch& batch, std::size_t tick
 
 Result<Publisher::Outcome> Publisher::publish_found(Candidate&& found, Batch& batch,
                                                     std::size_t ticket) {
-  // Whoever hangs in a write may hold on to it for longer than this call.
-  const auto file = std::make_shared<Candidate>(std::move(found));
-  if (TRY(core_.catalog.find_tombstone(file->shared.path))) return Outcome::kLater;
-  file->number = TRY(core_.catalog.next_id());
-  file->earlier = tries_.begin(file->object, file->number);
+  Candidate file = std::move(found);
+  if (TRY(core_.catalog.find_tombstone(file.shared.path))) return Outcome::kLater;
+  file.number = TRY(core_.catalog.next_id());
+  file.earlier = tries_.begin(file.object, file.number);
   // It may have been noted by an earlier run.
-  if (const auto noted = TRY(core_.catalog.find_pool_copy(file->inode->number));
-      noted && noted->path_hash == file->shared.path_hash)
-    file->earlier.files.push_back(noted->fileid);
+  if (const auto noted = TRY(core_.catalog.find_pool_copy(file.inode->number));
+      noted && noted->path_hash == file.shared.path_hash)
+    file.earlier.files.push_back(noted->fileid);
   const auto deadline = SteadyClock::now() + kCallDeadline +
-                        std::chrono::milliseconds(file->stamp.size / (kSlowestRate / 1000));
+                        std::chrono::milliseconds(file.stamp.size / (kSlowestRate / 1000));
+  const auto sent = std::make_shared<const Sent>(file.sent());
   const Result<Prepared> prepared = service_.client().call<Prepared>(
       PoolClass::kBackground, deadline,
-      [file, node = service_.node()](PoolSession& session, Deadline until) {
-        return prepare_publication(session, file->source(), node, file->number, until);
+      [sent, node = service_.node()](PoolSession& session, Deadline until) {
+        return prepare_publication(session, sent->source(), node, sent->number, until);
       });
   if (prepared.ok())
-    tries_.prepared(file->object, file->number, prepared->status.fileid, prepared->standing);
+    tries_.prepared(file.object, file.number, prepared->status.fileid, prepared->standing);
   if (!batch.wait_for_turn(ticket)) return Outcome::kLater;
-  if (!file->shared.is_block) replaced_.begin(file->shared.path_hash, file->inode->number);
+  if (!file.shared.is_block) replaced_.begin(file.shared.path_hash, file.inode->number);
   // From here on whoever takes the name away knows what to take away there.
-  if (prepared.ok() && !TRY(note_copy(*file, prepared->status))) return Outcome::kLater;
+  if (prepared.ok() && !TRY(note_copy(file, prepared->status))) return Outcome::kLater;
   const Result<Published> published =
       prepared.ok() ? service_.client().call<Published>(
                           PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
-                          [file, prepared = *prepared, node = service_.node()](
+                          [sent, prepared = *prepared, node = service_.node()](
                               PoolSession& session, Deadline until) {
-                            return finish_publication(session, file->source(), prepared, node,
-                                                      file->number, until);
+                            return finish_publication(session, sent->source(), prepared, node,
+                                                      sent->number, until);
                           })
                     : Result<Published>(prepared.error());
   if (!published.ok()) {
     const Error& error = published.error();
     // An open, or the scrub, finds out what it is.
     if (error.code == EILSEQ || error.code == ENODATA) {
-      tries_.forget(file->object);
+      tries_.forget(file.object);
       return Outcome::kGone;
     }
     // The pool has something else in the way of its path.
     if (error.code == ENOTDIR || error.code == EISDIR || error.code == EINVAL) {
-      log_warn("pool: not published path=\"{}\" step=\"{}\" errno={}", file->shared.path,
+      log_warn("pool: not published path=\"{}\" step=\"{}\" errno={}", file.shared.path,
                error.what, error.code);
-      tries_.forget(file->object);
+      tries_.forget(file.object);
       return Outcome::kGone;
     }
     return error;
   }
-  tries_.forget(file->object);
-  const Outcome outcome = TRY(record(*file, *published, prepared->status.fileid));
+  tries_.forget(file.object);
+  const Outcome outcome = TRY(record(file, *published, prepared->status.fileid));
   batch.done(ticket);
   if (published->is_duplicate) {
     duplicates_.fetch_add(1, std::memory_order_relaxed);
   } else {
     published_.fetch_add(1, std::memory_order_relaxed);
-    published_bytes_.fetch_add(file->stamp.size, std::memory_order_relaxed);
-    tell_replaced(*file, *published);
+    published_bytes_.fetch_add(file.stamp.size, std::memory_order_relaxed);
+    tell_replaced(file, *published);
     service_.tell({.change = PoolChange::kPublished,
-                   .path_hash = file->shared.path_hash,
+                   .path_hash = file.shared.path_hash,
                    .fileid = published->status.fileid,
                    .size = published->status.size});
-    describe_directories(file->shared, file->directory);
+    describe_directories(file.shared, file.directory);
   }
   return outcome;
 }

@@ -57,6 +57,7 @@ class Publisher {
   static constexpr std::uint64_t kSlowestRate = 5'000'000;  // bytes a second
 
   class Batch;
+  struct Sent;
   struct Candidate;
   struct Seen;
   // kGone: there is nothing to be published (any more). kUnsealed: its seal has it looked at again.

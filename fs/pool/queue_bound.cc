@@ -29,8 +29,9 @@ Result<void> QueueBound::look() {
   while (true) {
     const std::vector<QueuedFile> batch = TRY(core_.catalog.list_queued(after, kBatch));
     for (const QueuedFile& file : batch) {
-      const bool is_too_much = files >= options.queue_files ||
-                               (bytes > 0 && bytes + file.size > options.queue_bytes);
+      const bool is_too_much =
+          !options.syncs && (files >= options.queue_files ||
+                             (bytes > 0 && bytes + file.size > options.queue_bytes));
       if (is_too_much && TRY(skip(file.number))) {
         skipped_.fetch_add(1, std::memory_order_relaxed);
         ++skipped;

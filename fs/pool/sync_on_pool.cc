@@ -49,7 +49,6 @@ Result<void> sync_on_pool(Core& core, InodeNumber number, Clock::time_point call
     const std::lock_guard lock(inode->mutex);
     end += std::chrono::seconds(inode->record.stamp.size / kSlowestRate);
   }
-  const std::uint64_t skipped = sync.skipped();
   std::chrono::milliseconds pause = kFirstPause;
   Clock::time_point hurried = {};
   std::uint64_t last = 0;
@@ -57,8 +56,8 @@ Result<void> sync_on_pool(Core& core, InodeNumber number, Clock::time_point call
   while (true) {
     const std::uint64_t left =
         is_file ? TRY(left_of_file(core, *inode)) : TRY(left_below(core, number, before));
-    if (sync.skipped() != skipped) return fail(EIO, "pool-sync: files were skipped");
     if (left == 0) return {};
+    if (!sync.is_up()) return fail(EIO, "pool-sync: the pool is down");
     const Clock::time_point now = Clock::now();
     if (left < last) end = std::min(now + kPoolSyncPatience, called + kLongestPoolSync);
     last = left;

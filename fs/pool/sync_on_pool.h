@@ -20,13 +20,14 @@ inline constexpr std::chrono::seconds kLongestPoolSync{60};
 struct PoolSync {
   // Has what was closed sealed and published soon.
   std::function<void()> hurry;
-  // Files that were taken from the queue without being published, up to now.
-  std::function<std::uint64_t()> skipped;
+  // The pool answers. When it does not an fsync fails at once: the kernel keeps the lock of a directory as long as one of it
+  // takes (fuse_dir_fsync(), fs/fuse/dir.c), and whoever lists it, or makes a name in it, waits.
+  std::function<bool()> is_up;
   // The mount ends: nothing is waited for any more.
   std::function<bool()> gives_up;
 };
 
-// *slow*: waits. `called`: when the program asked. Errors: EIO (it is not there in time, or was skipped), EBADMSG.
+// *slow*: waits. `called`: when the program asked. Errors: EIO (it is not there in time, or the pool is down), EBADMSG.
 Result<void> sync_on_pool(Core& core, InodeNumber number,
                           std::chrono::steady_clock::time_point called, const PoolSync& sync);
 

@@ -80,6 +80,7 @@ def test_blocks_beyond_the_bound_are_skipped_and_stay_here(bound, stay):
         pool.resume()
         done = mount.cli("flush", mount.mnt)
         assert done.returncode == 0, done.stderr
+        assert f"{len(names) - stay} files skipped" in done.stdout
         there = [name for name in names if os.path.exists(pool.path(name))]
         assert there == names[:stay]
         assert os.path.exists(pool.path("model_1a2b3c4d5e6f_r0", "config.json"))
@@ -162,7 +163,7 @@ def test_an_fsync_fails_when_the_pool_does_not_answer():
         with pytest.raises(OSError) as failed:
             sync_directory(mount.mnt)
         assert failed.value.errno == errno.EIO
-        assert 9 < time.monotonic() - begin < 20
+        assert time.monotonic() - begin < 12
         # It is local as ever.
         with open(os.path.join(mount.mnt, block(1)), "rb") as file:
             assert file.read() == content(1, KIB)
