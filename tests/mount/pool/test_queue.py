@@ -19,8 +19,7 @@ FSYNC = {"x86_64": 74}.get(platform.machine(), 82)  # its system call
 
 
 def block(number):
-    digest = hashlib.sha256(f"queue {number}".encode()).hexdigest()
-    return f"model_1a2b3c4d5e6f_r0/{digest[:3]}/{digest[3:5]}_g0/{digest}.bin"
+    return pools.block_name("model", number)
 
 
 def store(mount, name, content, keep_open=False):
@@ -38,14 +37,6 @@ def store(mount, name, content, keep_open=False):
 
 def content(number, size):
     return hashlib.sha256(f"content {number}".encode()).digest() * (size // 32)
-
-
-def sync_directory(path):
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def wait_until_down(mount):
@@ -126,7 +117,7 @@ def test_an_fsync_waits_for_the_pool(kind):
             os.close(fd)
             path = os.path.join(mount.mnt, name)
             if number % 2 == 0:
-                sync_directory(os.path.dirname(path))
+                kvmount.fsync_dir(os.path.dirname(path))
             else:
                 fd = os.open(path, os.O_RDONLY)
                 os.fsync(fd)
@@ -142,9 +133,9 @@ def test_an_fsync_waits_for_the_pool(kind):
         os.mkdir(os.path.join(mount.mnt, "own"))
         with open(os.path.join(mount.mnt, "own", "a.tmp"), "wb") as file:
             file.write(b"bytes")
-        sync_directory(os.path.join(mount.mnt, "own"))
+        kvmount.fsync_dir(os.path.join(mount.mnt, "own"))
         os.unlink(os.path.join(mount.mnt, block(0)))
-        sync_directory(mount.mnt)
+        kvmount.fsync_dir(mount.mnt)
         assert not os.path.exists(pool.path(block(0)))
 
 
@@ -157,18 +148,19 @@ def test_an_fsync_fails_when_the_pool_does_not_answer():
         for which in (mount, other):
             store(which, block(1), content(1, KIB))
         begin = time.monotonic()
-        sync_directory(other.mnt)
+        kvmount.fsync_dir(other.mnt)
         assert time.monotonic() - begin < 5
         begin = time.monotonic()
         with pytest.raises(OSError) as failed:
-            sync_directory(mount.mnt)
+            kvmount.fsync_dir(mount.mnt)
         assert failed.value.errno == errno.EIO
         assert time.monotonic() - begin < 12
         # It is local as ever.
         with open(os.path.join(mount.mnt, block(1)), "rb") as file:
             assert file.read() == content(1, KIB)
         pool.resume()
-        sync_directory(mount.mnt)
+        kvmount.wait_until(lambda: pools.state(mount)["up"], 20, "the pool to be up")
+        kvmount.fsync_dir(mount.mnt)
         assert os.path.exists(pool.path(block(1)))
 
 
@@ -185,7 +177,7 @@ def test_a_mount_ends_while_an_fsync_waits():
         def sync():
             thread.append(threading.get_native_id())
             try:
-                sync_directory(os.path.dirname(path))
+                kvmount.fsync_dir(os.path.dirname(path))
             except OSError as error:
                 return error.errno
             return 0
