@@ -8,7 +8,6 @@ namespace of its own, behind a link of that rate.
 
 import argparse
 import contextlib
-import hashlib
 import json
 import multiprocessing
 import os
@@ -69,14 +68,9 @@ class Raw:
         return int(answer) / 1e9
 
 
-def block_name(kind, number):
-    digest = hashlib.sha256(f"{kind} {number}".encode()).hexdigest()
-    return f"{kind}_1a2b3c4d5e6f_r0/{digest[:3]}/{digest[3:5]}_g0/{digest}.bin"
-
-
 def plain_name(kind, number):
     """Nothing recognises a block in an upper case hash: nothing is staged in when it is looked up."""
-    head, tail = block_name(kind, number).rsplit("/", 1)
+    head, tail = pools.block_name(kind, number).rsplit("/", 1)
     return f"{head}/{tail[:-4].upper()}.bin"
 
 
@@ -175,7 +169,7 @@ def cold_loads(table, pool, writer, reader, rounds):
     with Raw(pool, LOAD_CONNECTIONS) as raw:
         for size in SIZES:
             label = bench.size_text(size)
-            names = [block_name(f"cold{size}", n) for n in range(rounds)]
+            names = [pools.block_name(f"cold{size}", n) for n in range(rounds)]
             for name in names:
                 store(writer.mnt, name, size)
             flush(writer)
@@ -189,7 +183,7 @@ def cold_loads(table, pool, writer, reader, rounds):
 def second_loads(table, reader, local, rounds):
     """What was loaded from the pool, beside the same on a mount without one."""
     for size in SIZES:
-        names = [block_name(f"cold{size}", n) for n in range(rounds)]
+        names = [pools.block_name(f"cold{size}", n) for n in range(rounds)]
         for name in names:
             store(local.mnt, name, size)
         for mount in (reader, local):
@@ -202,7 +196,7 @@ def second_loads(table, reader, local, rounds):
 
 
 def chains(table, pool, writer, reader, rounds):
-    staged = [[block_name(f"chain{n}", i) for i in range(CHAIN)] for n in range(rounds)]
+    staged = [[pools.block_name(f"chain{n}", i) for i in range(CHAIN)] for n in range(rounds)]
     plain = [[plain_name(f"plain{n}", i) for i in range(CHAIN)] for n in range(rounds)]
     for name in sum(staged + plain, []):
         store(writer.mnt, name, CHAIN_SIZE)
@@ -218,7 +212,7 @@ def chains(table, pool, writer, reader, rounds):
 def stores(table, writer, local, rounds):
     def measured(mount, kind):
         def once(number):
-            names = [block_name(f"{kind}{number}", i) for i in range(STORES)]
+            names = [pools.block_name(f"{kind}{number}", i) for i in range(STORES)]
             return statistics.median(store(mount.mnt, name, STORE_SIZE) for name in names)
         return once
     beside, own = turns(rounds, measured(local, "store"), measured(writer, "store"))
@@ -231,14 +225,14 @@ def write_back(table, pool, writer, rounds):
     before that, the mount has to notice that the server is back."""
     with Raw(pool, WRITE_CONNECTIONS) as raw:
         os.mkdir(pool.path("raw"))
-        store(writer.mnt, block_name("first", 0), MIB)
+        store(writer.mnt, pools.block_name("first", 0), MIB)
         flush(writer)
         for size, count in WRITTEN.items():
             def through_mount(number):
                 flush(writer)
                 pool.stop()
                 kvmount.wait_until(lambda: not pools.state(writer)["up"], 60, "the pool to be down")
-                names = [block_name(f"back{size}x{number}", i) for i in range(count)]
+                names = [pools.block_name(f"back{size}x{number}", i) for i in range(count)]
                 for name in names:
                     store(writer.mnt, name, size)
                 kvmount.wait_until(lambda: writer.status()["counts"]["unsealed"] == 0, 300, "seals")
@@ -270,7 +264,7 @@ def write_back(table, pool, writer, rounds):
 
 def cache(table, pool, link, writer, reader, rounds):
     """Beside a cache for files of any kind, in front of the same directory."""
-    names = {size: [block_name(f"cache{size}", n) for n in range(rounds)] for size in SIZES}
+    names = {size: [pools.block_name(f"cache{size}", n) for n in range(rounds)] for size in SIZES}
     for size in SIZES:
         for name in names[size]:
             store(writer.mnt, name, size)
@@ -370,7 +364,7 @@ def governor(table, pool, link, rounds):
             return names
 
         def blocks(mount, label, number):
-            return [block_name(f"{label}-{mount.name}-{number}", i) for i in range(count)]
+            return [pools.block_name(f"{label}-{mount.name}-{number}", i) for i in range(count)]
 
         def idle(mount, number):
             names = stored(mount, "idle", number)

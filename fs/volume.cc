@@ -70,6 +70,12 @@ struct Volume::Parts {
   std::optional<Publisher> publisher;
   std::optional<PoolEvictor> pool_evictor;  // with a size for it
   RecoveryReport recovery;
+
+  // What was closed is sealed and published soon. With a pool.
+  void hurry_to_pool() {
+    sealer.hurry();
+    publisher->wake();
+  }
 };
 
 namespace {
@@ -402,11 +408,7 @@ Result<void> Volume::sync_on_pool(InodeNumber number,
                                   const std::function<bool()>& gives_up) {
   Parts& parts = *parts_;
   return kvcachefs::sync_on_pool(parts.core, number, called,
-                                 {.hurry =
-                                      [&parts] {
-                                        parts.sealer.hurry();
-                                        parts.publisher->wake();
-                                      },
+                                 {.hurry = [&parts] { parts.hurry_to_pool(); },
                                   .is_up = [this] { return is_pool_up(); },
                                   .gives_up = gives_up});
 }
@@ -483,8 +485,7 @@ Result<Unflushed> Volume::flush(std::string_view path, InodeNumber before) {
   if (!parts_->core.is_publishing)
     return fail(EROFS, "the mount publishes nothing on its pool");
   if (before == 0) {
-    parts_->sealer.hurry();
-    parts_->publisher->wake();
+    parts_->hurry_to_pool();
   }
   Unflushed left = TRY(count_unflushed(parts_->core, path, before));
   left.skipped = parts_->publisher->skipped();

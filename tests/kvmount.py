@@ -200,6 +200,14 @@ def remove_tree(path):
                    check=False)
 
 
+def fsync_dir(path):
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 _page_cache_holders = 0
 
 

@@ -1,5 +1,6 @@
 """Pools for tests: a directory, or a real NFS server in front of one, also behind a slow link; and mounts on them."""
 
+import hashlib
 import os
 import shutil
 import signal
@@ -10,6 +11,12 @@ import tempfile
 import kvmount
 
 SERVER = os.path.join(kvmount.TESTS, "servers", "nfs_server.sh")
+
+
+def block_name(kind, number):
+    """Of a file of a block, as vLLM's file tier of a model of that name has it."""
+    digest = hashlib.sha256(f"{kind} {number}".encode()).hexdigest()
+    return f"{kind}_1a2b3c4d5e6f_r0/{digest[:3]}/{digest[3:5]}_g0/{digest}.bin"
 
 
 def free_ports():

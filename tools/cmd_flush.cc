@@ -68,8 +68,10 @@ int finish(const FlushArguments& arguments, const Left& left, std::uint64_t befo
     return kExitFailed;
   }
   if (left.is_nothing()) {
-    if (!arguments.json && left.skipped == 0) print_out("all is on the pool\n");
-    if (!arguments.json && left.skipped > 0)
+    if (arguments.json) return kExitOk;
+    if (left.skipped == 0)
+      print_out("all is on the pool\n");
+    else
       print_out(
           "all that waited is on the pool; since the mount began {} skipped (--pool-queue)\n",
           counted(left.skipped, "file"));

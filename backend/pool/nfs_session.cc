@@ -42,9 +42,8 @@ struct Found {
 
 class NfsSession : public PoolSession {
  public:
-  NfsSession(std::shared_ptr<PoolGovernor> governor,
-             std::shared_ptr<NfsDirectories> directories)
-      : governor_(std::move(governor)), directories_(std::move(directories)) {}
+  explicit NfsSession(std::shared_ptr<PoolGovernor> governor)
+      : governor_(std::move(governor)) {}
 
   Result<void> open(const PoolUri& uri, Deadline deadline) {
     const NfsUser user{.uid = uri.uid, .gid = uri.gid};
@@ -62,6 +61,11 @@ class NfsSession : public PoolSession {
     }
     has_links_ = TRY(attributes(root_, deadline)).nlink > 0;
     return {};
+  }
+
+  // Of what is below the pool's directory, once that is open: on the way there paths are the export's.
+  void share(std::shared_ptr<NfsDirectories> directories) {
+    directories_ = std::move(directories);
   }
 
   // A server sends nothing unasked.
@@ -153,8 +157,8 @@ class NfsSession : public PoolSession {
     return has_links_ ? check_in(directory, status, what) : check(status, what);
   }
 
-  // `act` with the handle of a directory; once more when one that was remembered, of it or of one above, leads to a
-  // directory that is not there any more. `may_repeat`: whether it has done nothing yet that would be done twice.
+  // `act` with the handle of a directory; once more when it, or one above, is not there any more: it may
+  // have been remembered. `may_repeat`: whether it has done nothing yet that would be done twice.
   template <class Act, class MayRepeat>
   auto in_directory(std::string_view path, Act act, MayRepeat may_repeat, Deadline deadline)
       -> decltype(act(std::declval<const Handle&>())) {
@@ -185,7 +189,7 @@ class NfsSession : public PoolSession {
   }
 
   const std::shared_ptr<PoolGovernor> governor_;
-  const std::shared_ptr<NfsDirectories> directories_;
+  std::shared_ptr<NfsDirectories> directories_ = std::make_shared<NfsDirectories>();
   NfsConnection connection_;
   Handle root_;
   bool has_links_ = false;  // the server counts those of directories
@@ -741,9 +745,9 @@ NfsCommon make_nfs_common(std::shared_ptr<PoolGovernor> governor) {
 Result<std::unique_ptr<PoolSession>> open_nfs_session(const PoolUri& uri, Deadline deadline,
                                                       const NfsCommon& common) {
   auto session = std::make_unique<NfsSession>(
-      common.governor != nullptr ? common.governor : std::make_shared<PoolGovernor>(),
-      common.directories != nullptr ? common.directories : std::make_shared<NfsDirectories>());
+      common.governor != nullptr ? common.governor : std::make_shared<PoolGovernor>());
   TRY(session->open(uri, deadline));
+  if (common.directories != nullptr) session->share(common.directories);
   return std::unique_ptr<PoolSession>(std::move(session));
 }
 

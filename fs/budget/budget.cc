@@ -19,6 +19,15 @@ constexpr std::int64_t kDatabaseEvery = kNanosPerSecond;
 // How fast the size of a typical file is forgotten, at each look.
 constexpr double kTypicalKept = 0.999;
 
+// Its device is known.
+SealedCopy copy_of(const Inode& inode, ObjectId object, std::uint64_t bytes) {
+  return {.object = object,
+          .device = *inode.device,
+          .bytes = bytes,
+          .kept = inode.kept,
+          .tenant = inode.tenant.load(std::memory_order_relaxed)};
+}
+
 }  // namespace
 
 Budget::Budget(Devices& devices, Knowledge& knowledge, const BudgetOptions& options)
@@ -46,11 +55,7 @@ std::optional<SealedCopy> Budget::sealed_copy(Inode& inode, const InodeRecord& r
   if (!tier.ok()) return std::nullopt;
   const Result<struct stat> backing = (*tier)->status(record.object);
   if (!backing.ok()) return std::nullopt;
-  return SealedCopy{.object = record.object,
-                    .device = *inode.device,
-                    .bytes = allocated_bytes(*backing),
-                    .kept = inode.kept,
-                    .tenant = inode.tenant.load(std::memory_order_relaxed)};
+  return copy_of(inode, record.object, allocated_bytes(*backing));
 }
 
 // Else what is lost would be counted for as long as the mount lives.
@@ -58,11 +63,7 @@ std::optional<SealedCopy> Budget::counted_copy(Inode& inode, const InodeRecord& 
   if (auto copy = sealed_copy(inode, record)) return copy;
   constexpr std::uint64_t kPage = 4096;
   if (!devices_.of(inode).ok()) return std::nullopt;
-  return SealedCopy{.object = record.object,
-                    .device = *inode.device,
-                    .bytes = (record.stamp.size + kPage - 1) / kPage * kPage,
-                    .kept = inode.kept,
-                    .tenant = inode.tenant.load(std::memory_order_relaxed)};
+  return copy_of(inode, record.object, (record.stamp.size + kPage - 1) / kPage * kPage);
 }
 
 void Budget::changed(Inode& inode, const InodeRecord& before) {

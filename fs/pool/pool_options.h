@@ -11,6 +11,9 @@ namespace kvcachefs {
 inline constexpr std::uint64_t kMinPoolSize = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxPoolSize = std::uint64_t{1} << 60;
 
+// Bytes a second; a publication that is slower has failed.
+inline constexpr std::uint64_t kSlowestPublication = 5'000'000;
+
 inline constexpr std::uint64_t kDefaultPoolQueue = std::uint64_t{256} << 30;
 inline constexpr std::uint64_t kMinPoolQueue = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kDefaultPoolQueueFiles = 1'000'000;

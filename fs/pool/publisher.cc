@@ -41,8 +41,7 @@ struct Publisher::Sent {
   bool keep = false;
   bool replaces = false;
   std::uint64_t number = 0;  // of this try
-  std::vector<std::uint64_t> earlier_tries;
-  std::vector<std::uint64_t> earlier_files;
+  PublishTries::Tries earlier = {};
 
   [[nodiscard]] PoolSource source() const {
     return {.path = path,
@@ -54,8 +53,8 @@ struct Publisher::Sent {
             .mode = mode,
             .keep = keep,
             .replaces = replaces,
-            .earlier_tries = earlier_tries,
-            .earlier_files = earlier_files};
+            .earlier_tries = earlier.numbers,
+            .earlier_files = earlier.files};
   }
 };
 
@@ -67,30 +66,7 @@ struct Publisher::Candidate {
   SharedName shared;
   ObjectId object = kNoObject;
   DataStamp stamp = {};
-  std::uint32_t uid = 0;
-  std::uint32_t gid = 0;
-  std::uint32_t mode = 0;
-  bool keep = false;
-  UniqueFd fd = {};
-  std::vector<std::uint32_t> chunk_crc32c = {};
-  std::uint64_t number = 0;  // of this try
-  PublishTries::Tries earlier = {};
-
-  // Once: its descriptor and checksums go with it.
-  Sent sent() {
-    return {.path = shared.path,
-            .fd = std::move(fd),
-            .size = stamp.size,
-            .chunk_crc32c = std::move(chunk_crc32c),
-            .uid = uid,
-            .gid = gid,
-            .mode = mode,
-            .keep = keep,
-            .replaces = !shared.is_block,
-            .number = number,
-            .earlier_tries = earlier.numbers,
-            .earlier_files = earlier.files};
-  }
+  std::shared_ptr<Sent> sent = std::make_shared<Sent>();  // not changed once a call has it
 };
 
 // The files of a batch: several threads take them in order, and each waits for its turn with what must be in order.
@@ -378,13 +354,16 @@ Result<std::optional<Publisher::Candidate>> Publisher::find_candidate(InodeNumbe
                  .directory = links.front().first,
                  .name = links.front().second,
                  .shared = *shared};
-  file.keep = policy >= FilePolicy::kKeep;
+  Sent& sent = *file.sent;
+  sent.path = file.shared.path;
+  sent.replaces = !file.shared.is_block;
+  sent.keep = policy >= FilePolicy::kKeep;
   const PoolWrites writes = TRY(core_.knowledge.pool_writes(file.directory))
                                 .value_or(core_.options.pool_options.writes);
   if (writes == PoolWrites::kOff) return std::optional<Candidate>{};
   const std::lock_guard lock(file.inode->mutex);
   const InodeRecord& record = file.inode->record;
-  const bool waits_for_use = writes == PoolWrites::kReused && shared->is_block && !file.keep;
+  const bool waits_for_use = writes == PoolWrites::kReused && shared->is_block && !sent.keep;
   if (waits_for_use && (record.flags & kInodeReused) == 0) return std::optional<Candidate>{};
   // One that is written anew comes again with its next seal.
   if (record.state != DataState::kSealed || record.nlink == 0 || file.inode->is_going() ||
@@ -398,11 +377,12 @@ Result<std::optional<Publisher::Candidate>> Publisher::find_candidate(InodeNumbe
   if (!fd.ok()) return std::optional<Candidate>{};
   file.object = record.object;
   file.stamp = record.stamp;
-  file.uid = record.uid;
-  file.gid = record.gid;
-  file.mode = record.mode & 07777;
-  file.fd = std::move(*fd);
-  file.chunk_crc32c = std::move(object->chunk_crc32c);
+  sent.size = record.stamp.size;
+  sent.uid = record.uid;
+  sent.gid = record.gid;
+  sent.mode = record.mode & 07777;
+  sent.fd = std::move(*fd);
+  sent.chunk_crc32c = std::move(object->chunk_crc32c);
   return std::optional<Candidate>(std::move(file));
 }
 
@@ -441,31 +421,30 @@ Result<Publisher::Outcome> Publisher::publish_one(Batch& batch, std::size_t tick
   const Seen seen = TRY(see(number));
   if (seen.inode != nullptr && is_unsealed(seen.state)) return Outcome::kUnsealed;
   std::optional<Candidate> found = TRY(find_candidate(number));
-  const Outcome outcome =
-      found ? TRY(publish_found(std::move(*found), batch, ticket)) : Outcome::kGone;
+  const Outcome outcome = found ? TRY(publish_found(*found, batch, ticket)) : Outcome::kGone;
   return outcome == Outcome::kGone ? forget(number, seen) : outcome;
 }
 
-Result<Publisher::Outcome> Publisher::publish_found(Candidate&& found, Batch& batch,
+Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch& batch,
                                                     std::size_t ticket) {
-  Candidate file = std::move(found);
   if (TRY(core_.catalog.find_tombstone(file.shared.path))) return Outcome::kLater;
-  file.number = TRY(core_.catalog.next_id());
-  file.earlier = tries_.begin(file.object, file.number);
+  file.sent->number = TRY(core_.catalog.next_id());
+  file.sent->earlier = tries_.begin(file.object, file.sent->number);
   // It may have been noted by an earlier run.
   if (const auto noted = TRY(core_.catalog.find_pool_copy(file.inode->number));
       noted && noted->path_hash == file.shared.path_hash)
-    file.earlier.files.push_back(noted->fileid);
-  const auto deadline = SteadyClock::now() + kCallDeadline +
-                        std::chrono::milliseconds(file.stamp.size / (kSlowestRate / 1000));
-  const auto sent = std::make_shared<const Sent>(file.sent());
+    file.sent->earlier.files.push_back(noted->fileid);
+  const auto deadline =
+      SteadyClock::now() + kCallDeadline +
+      std::chrono::milliseconds(file.stamp.size / (kSlowestPublication / 1000));
+  const std::shared_ptr<const Sent> sent = file.sent;
   const Result<Prepared> prepared = service_.client().call<Prepared>(
       PoolClass::kBackground, deadline,
       [sent, node = service_.node()](PoolSession& session, Deadline until) {
         return prepare_publication(session, sent->source(), node, sent->number, until);
       });
   if (prepared.ok())
-    tries_.prepared(file.object, file.number, prepared->status.fileid, prepared->standing);
+    tries_.prepared(file.object, sent->number, prepared->status.fileid, prepared->standing);
   if (!batch.wait_for_turn(ticket)) return Outcome::kLater;
   if (!file.shared.is_block) replaced_.begin(file.shared.path_hash, file.inode->number);
   // From here on whoever takes the name away knows what to take away there.
@@ -515,7 +494,7 @@ Result<Publisher::Outcome> Publisher::publish_found(Candidate&& found, Batch& ba
 
 // What the name stood for, also before earlier tries, one of which may have replaced it and not been heard of again.
 void Publisher::tell_replaced(const Candidate& file, const Published& published) {
-  std::vector<std::uint64_t> replaced = file.earlier.replaced;
+  std::vector<std::uint64_t> replaced = file.sent->earlier.replaced;
   if (published.replaced != 0) replaced.push_back(published.replaced);
   std::sort(replaced.begin(), replaced.end());
   replaced.erase(std::unique(replaced.begin(), replaced.end()), replaced.end());
@@ -584,6 +563,7 @@ Result<Publisher::Outcome> Publisher::record(const Candidate& file, const Publis
     put_copy(file, standing, published.status, edit);
     edit.remove_to_publish(file.inode->number);
     file.inode->pool_checked.store(monotonic_now(), std::memory_order_relaxed);
+    // After the store: who doubts it from here on stores a 0 himself.
     if (replaced_.is_doubted(file.shared.path_hash)) file.inode->pool_checked.store(0);
   } else if (!published.is_duplicate && !(is_here && standing.has_name)) {
     if (standing.copy && standing.copy->path_hash == file.shared.path_hash)

@@ -53,8 +53,7 @@ class Publisher {
   // After a failure, and to see whether the pool is there.
   static constexpr std::chrono::milliseconds kPause{500};
   static constexpr std::chrono::milliseconds kCallDeadline{5000};
-  // Of a publication: kCallDeadline, and the size at this rate.
-  static constexpr std::uint64_t kSlowestRate = 5'000'000;  // bytes a second
+  // Of a publication: kCallDeadline, and the size at kSlowestPublication.
 
   class Batch;
   struct Sent;
@@ -74,7 +73,7 @@ class Publisher {
   Result<std::vector<InodeNumber>> in_order(std::vector<InodeNumber> numbers);
   void publish_batch(Batch& batch);
   Result<Outcome> publish_one(Batch& batch, std::size_t ticket);
-  Result<Outcome> publish_found(Candidate&& found, Batch& batch, std::size_t ticket);
+  Result<Outcome> publish_found(const Candidate& file, Batch& batch, std::size_t ticket);
   Result<std::optional<Candidate>> find_candidate(InodeNumber number);
   struct Standing {
     bool has_name = false;

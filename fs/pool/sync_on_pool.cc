@@ -15,7 +15,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kFirstPause{5};
 constexpr std::chrono::milliseconds kLongestPause{200};
-constexpr std::uint64_t kSlowestRate = 5'000'000;  // bytes a second
 
 // What is still to come; 0: nothing.
 Result<std::uint64_t> left_of_file(Core& core, Inode& inode) {
@@ -47,7 +46,7 @@ Result<void> sync_on_pool(Core& core, InodeNumber number, Clock::time_point call
   Clock::time_point end = called + kPoolSyncPatience;
   if (is_file) {
     const std::lock_guard lock(inode->mutex);
-    end += std::chrono::seconds(inode->record.stamp.size / kSlowestRate);
+    end += std::chrono::seconds(inode->record.stamp.size / kSlowestPublication);
   }
   std::chrono::milliseconds pause = kFirstPause;
   Clock::time_point hurried = {};

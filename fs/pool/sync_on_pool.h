@@ -12,7 +12,7 @@
 
 namespace kvcachefs {
 
-// Of a pool that makes no progress. A file gets the time besides that its size takes at the slowest rate.
+// Of a pool that makes no progress. A file gets the time besides that its size takes at kSlowestPublication.
 inline constexpr std::chrono::seconds kPoolSyncPatience{10};
 // Of a directory, in all.
 inline constexpr std::chrono::seconds kLongestPoolSync{60};

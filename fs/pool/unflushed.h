@@ -15,8 +15,7 @@ struct Unflushed {
   std::uint64_t removed = 0;  // names that were taken away here and are still there
   bool more = false;          // that many at least
   InodeNumber before = 0;     // of files that were there at the first look
-  std::uint64_t skipped =
-      0;  // of the whole mount, since it began: the queue was too long for them
+  std::uint64_t skipped = 0;  // of the whole mount, since it began (fs/pool/queue_bound.h)
 };
 
 // `path`: relative to the root; the file, or all below the directory. `before`: of the look before, 0 at the first.

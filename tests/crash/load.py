@@ -16,6 +16,8 @@ import random
 import sys
 import time
 
+import kvmount
+
 WAYS = ("plain", "append", "mmap", "fallocate", "direct")
 # What a caller may see from a daemon that was killed or a disk that was shut down.
 CRASH_ERRNOS = {
@@ -40,14 +42,6 @@ def exchange(a, b):
     if _libc.renameat2(AT_FDCWD, os.fsencode(a), AT_FDCWD, os.fsencode(b), RENAME_EXCHANGE) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), a)
-
-
-def fsync_dir(path):
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def write_all(fd, data, rng):
@@ -165,13 +159,13 @@ class Worker:
         self.log.line("P", "closed")
         os.rename(self.full(op["tmp"]), self.full(op["path"]))
         if op["sync"] == "dir":
-            fsync_dir(os.path.dirname(self.full(op["path"])))
+            kvmount.fsync_dir(os.path.dirname(self.full(op["path"])))
 
     def do_create(self, op):
         """Written under its final name and fsynced, as a database writes."""
         store_bytes(self.full(op["path"]), content(op["tag"], op["size"]), op["way"], self.rng,
                     os.O_EXCL, lambda: self.log.line("P", "synced"))
-        fsync_dir(os.path.dirname(self.full(op["path"])))
+        kvmount.fsync_dir(os.path.dirname(self.full(op["path"])))
 
     def do_rewrite(self, op):
         reader = os.open(self.full(op["path"]), os.O_RDONLY) if op["reader"] else -1
@@ -199,7 +193,7 @@ class Worker:
         write_all(self.fsynced_log, data, self.rng)
         os.fsync(self.fsynced_log)
         if op["index"] == 0:
-            fsync_dir(os.path.dirname(self.full(op["path"])))
+            kvmount.fsync_dir(os.path.dirname(self.full(op["path"])))
 
     def do_unlink(self, op):
         os.unlink(self.full(op["path"]))

@@ -1,17 +1,11 @@
 """What goes to the pool: all, what is used again, or nothing; told to the mount and to directories."""
 
-import hashlib
 import os
 
 import pytest
 
 import kvmount
 import pools
-
-
-def block(kind, number):
-    digest = hashlib.sha256(f"{kind} {number}".encode()).hexdigest()
-    return f"{kind}_1a2b3c4d5e6f_r0/{digest[:3]}/{digest[3:5]}_g0/{digest}.bin"
 
 
 def store(mount, name, content):
@@ -44,7 +38,7 @@ def test_reused_blocks_and_other_files_are_published(kind):
             pools.node(pool, "stores", options=["--pool-writes", "reused"]) as mount, \
             pools.node(pool, "finds", options=["--pool-writes", "off"]) as other:
         pools.wait_until_joined(mount, other)
-        names = [block("model", number) for number in range(8)]
+        names = [pools.block_name("model", number) for number in range(8)]
         for name in names:
             store(mount, name, name.encode() * 100)
         store(mount, "model_1a2b3c4d5e6f_r0/config.json", b"{}")
@@ -64,9 +58,9 @@ def test_reused_blocks_and_other_files_are_published(kind):
         directory = os.path.join(mount.mnt, "kept_1a2b3c4d5e6f_r0")
         os.mkdir(directory)
         os.setxattr(directory, "user.kvcachefs.policy", b"keep")
-        store(mount, block("kept", 0), b"kept")
+        store(mount, pools.block_name("kept", 0), b"kept")
         flush(mount)
-        assert published(pool, [block("kept", 0)])
+        assert published(pool, [pools.block_name("kept", 0)])
         if kind == "nfs":
             pool.kill()
             kvmount.wait_until(lambda: not pools.state(mount)["up"], 20, "the pool to be down")
@@ -91,7 +85,7 @@ def test_a_directory_is_told_otherwise():
         for kind, what in ("never", "off"), ("again", "reused"):
             done = tell(kind, what)
             assert done.returncode == 0, done.stderr
-        names = [block(kind, 0) for kind in ("never", "again", "always")]
+        names = [pools.block_name(kind, 0) for kind in ("never", "again", "always")]
         for name in names:
             store(mount, name, b"x" * 1000)
         store(mount, "never_1a2b3c4d5e6f_r0/config.json", b"{}")
@@ -105,7 +99,7 @@ def test_a_directory_is_told_otherwise():
 
         # It holds for what is stored from then on.
         assert tell("never", "").returncode == 0
-        later = block("never", 1)
+        later = pools.block_name("never", 1)
         store(mount, later, b"y")
         flush(mount)
         assert published(pool, [*names, later]) == [*names[1:], later]
