@@ -178,8 +178,8 @@ class DirSession : public PoolSession {
     return file_of(TRY(open_beneath(path, O_RDWR | O_NONBLOCK | O_NOFOLLOW)));
   }
 
-  Result<std::uint64_t> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
-                                   const PoolSink& sink, Deadline deadline) override {
+  Result<PoolRead> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
+                              const PoolSink& sink, Deadline deadline) override {
     std::vector<std::byte> part(
         static_cast<std::size_t>(std::min<std::uint64_t>(size, kMostAtOnce)));
     const int fd = TRY(fd_of(file));
@@ -196,7 +196,7 @@ class DirSession : public PoolSession {
       TRY(sink(offset + done, std::span(part.data(), count)));
       done += count;
     }
-    return done;
+    return PoolRead{.count = done};
   }
 
   Result<PoolFilePtr> create(std::string_view path, std::uint32_t mode,
@@ -259,15 +259,18 @@ class DirSession : public PoolSession {
     return {};
   }
 
-  Result<void> make_directory(std::string_view path, std::uint32_t mode,
-                              Deadline deadline) override {
+  Result<std::uint64_t> make_directory(std::string_view path, std::uint32_t mode,
+                                       Deadline deadline) override {
     const Place place = TRY(place_of(path));
     TRY(check(deadline));
     if (::mkdirat(place.directory.get(), place.name.c_str(), mode & 07777) != 0)
       return fail_errno("pool: mkdir");
     if (::fchmodat(place.directory.get(), place.name.c_str(), mode & 07777, 0) != 0)
       return fail_errno("pool: chmod");
-    return {};
+    struct stat status {};
+    if (::fstatat(place.directory.get(), place.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
+      return std::uint64_t{0};
+    return std::uint64_t{status.st_ino};
   }
 
   Result<void> remove_directory(std::string_view path, Deadline deadline) override {

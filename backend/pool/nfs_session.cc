@@ -92,18 +92,32 @@ class NfsSession : public PoolSession {
     return std::move(found.file);
   }
 
-  Result<std::uint64_t> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
-                                   const PoolSink& sink, Deadline deadline) override;
+  Result<void> find_directory(std::string_view path, Deadline deadline) override {
+    TRY(check_pool_path(path));
+    return in_directory(
+        path, [](const Handle&) -> Result<void> { return {}; }, [] { return true; }, deadline);
+  }
+
+  Result<PoolRead> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
+                              const PoolSink& sink, Deadline deadline) override;
   Result<PoolFilePtr> create(std::string_view path, std::uint32_t mode,
                              Deadline deadline) override;
   Result<void> write_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
-                           const PoolFill& fill, PoolWrite when, Deadline deadline) override;
-  Result<void> commit(PoolFile& file, Deadline deadline) override;
+                           const PoolFill& fill, PoolWrite when, Deadline deadline) override {
+    TRY(send(file, offset, size, fill, when, deadline));
+    return {};
+  }
+  Result<void> commit(PoolFile& file, Deadline deadline) override {
+    TRY(commit_all(file, deadline));
+    return {};
+  }
+  Result<PoolStatus> store(PoolFile& file, std::uint64_t size, const PoolFill& fill,
+                           Deadline deadline) override;
   Result<void> link(PoolFile& file, std::string_view to, Deadline deadline) override;
   Result<void> rename(std::string_view from, std::string_view to, Deadline deadline) override;
   Result<void> remove(std::string_view path, Deadline deadline) override;
-  Result<void> make_directory(std::string_view path, std::uint32_t mode,
-                              Deadline deadline) override;
+  Result<std::uint64_t> make_directory(std::string_view path, std::uint32_t mode,
+                                       Deadline deadline) override;
   Result<void> remove_directory(std::string_view path, Deadline deadline) override;
   Result<void> list(std::string_view path, const std::function<bool(const PoolEntry&)>& visit,
                     Deadline deadline) override;
@@ -152,6 +166,11 @@ class NfsSession : public PoolSession {
   using Start = std::function<Result<void>(Piece, std::shared_ptr<PoolGovernor::Request>)>;
   Result<void> transfer(PoolWay way, std::uint64_t size, std::size_t most, const Start& start,
                         Deadline deadline);
+  // Both: what the file is after them, where the server says it; of send(), where it was one request.
+  Result<std::optional<PoolStatus>> send(PoolFile& file, std::uint64_t offset,
+                                         std::uint64_t size, const PoolFill& fill,
+                                         PoolWrite when, Deadline deadline);
+  Result<std::optional<PoolStatus>> commit_all(PoolFile& file, Deadline deadline);
   Result<void> check_root(Deadline deadline);
   Result<void> check_dir(const post_op_attr& directory, nfsstat3 status, const char* what) {
     return has_links_ ? check_in(directory, status, what) : check(status, what);
@@ -320,15 +339,19 @@ Result<void> NfsSession::transfer(PoolWay way, std::uint64_t size, std::size_t m
   return {};
 }
 
-Result<std::uint64_t> NfsSession::read_parts(PoolFile& file, std::uint64_t offset,
-                                             std::uint64_t size, const PoolSink& sink,
-                                             Deadline deadline) {
+Result<PoolRead> NfsSession::read_parts(PoolFile& file, std::uint64_t offset,
+                                        std::uint64_t size, const PoolSink& sink,
+                                        Deadline deadline) {
   std::uint64_t end = size;
+  bool is_as_opened = true;
   const auto arrived = [&](Piece piece, const READ3res& answer) -> Result<void> {
     TRY(check(answer.status, "pool: READ"));
     const READ3resok& got = answer.READ3res_u.resok;
     if (got.data.data_len != got.count || got.count > piece.size)
       return fail(EBADMSG, "pool: the server read more than was asked for");
+    const std::optional<PoolStatus> after = status_of(got.file_attributes);
+    if (!after || after->size != file.status().size || after->mtime != file.status().mtime)
+      is_as_opened = false;
     if (got.count > 0)
       TRY(sink(offset + piece.at,
                std::as_bytes(std::span<const char>(got.data.data_val, got.count))));
@@ -364,11 +387,13 @@ Result<std::uint64_t> NfsSession::read_parts(PoolFile& file, std::uint64_t offse
             });
       },
       deadline));
-  return end;
+  return PoolRead{.count = end, .is_as_opened = is_as_opened && size > 0};
 }
 
-Result<void> NfsSession::write_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
-                                     const PoolFill& fill, PoolWrite when, Deadline deadline) {
+Result<std::optional<PoolStatus>> NfsSession::send(PoolFile& file, std::uint64_t offset,
+                                                   std::uint64_t size, const PoolFill& fill,
+                                                   PoolWrite when, Deadline deadline) {
+  std::optional<PoolStatus> after;
   const stable_how stable = when == PoolWrite::kNow ? FILE_SYNC : UNSTABLE;
   std::vector<std::size_t> free_buffers(kDepth);
   std::iota(free_buffers.begin(), free_buffers.end(), 0);
@@ -387,9 +412,10 @@ Result<void> NfsSession::write_parts(PoolFile& file, std::uint64_t offset, std::
     }
     if (put.count < piece.size)
       left_.push_back({.at = piece.at + put.count, .size = piece.size - put.count});
+    if (put.count == size) after = status_of(put.file_wcc.after);
     return {};
   };
-  return transfer(
+  TRY(transfer(
       PoolWay::kWrite, size, most_written_,
       [&](Piece piece, std::shared_ptr<PoolGovernor::Request> request) -> Result<void> {
         const std::size_t own = free_buffers.back();
@@ -417,16 +443,19 @@ Result<void> NfsSession::write_parts(PoolFile& file, std::uint64_t offset, std::
               if (!taken.ok()) failure_ = taken.error();
             });
       },
-      deadline);
+      deadline));
+  return after;
 }
 
-Result<void> NfsSession::commit(PoolFile& file, Deadline deadline) {
+Result<std::optional<PoolStatus>> NfsSession::commit_all(PoolFile& file, Deadline deadline) {
   COMMIT3args args{};
   args.file = raw(of(file).handle());
+  std::optional<PoolStatus> after;
   const NfsVerifier verifier = TRY(call<COMMIT3res>(
       rpc_nfs3_commit_async, args,
-      [](const COMMIT3res& answer) -> Result<NfsVerifier> {
+      [&](const COMMIT3res& answer) -> Result<NfsVerifier> {
         TRY(check(answer.status, "pool: COMMIT"));
+        after = status_of(answer.COMMIT3res_u.resok.file_wcc.after);
         NfsVerifier copy;
         std::copy_n(answer.COMMIT3res_u.resok.verf, copy.size(), copy.begin());
         return copy;
@@ -434,7 +463,18 @@ Result<void> NfsSession::commit(PoolFile& file, Deadline deadline) {
       deadline));
   if (!of(file).is_whole(verifier))
     return fail(EAGAIN, "pool: the server started anew, and may have lost what was written");
-  return {};
+  return after;
+}
+
+// A file of one request goes to the disk with it.
+Result<PoolStatus> NfsSession::store(PoolFile& file, std::uint64_t size, const PoolFill& fill,
+                                     Deadline deadline) {
+  const bool is_one = size <= most_written_;
+  std::optional<PoolStatus> after =
+      TRY(send(file, 0, size, fill, is_one ? PoolWrite::kNow : PoolWrite::kAtCommit, deadline));
+  if (!is_one) after = TRY(commit_all(file, deadline));
+  if (after && after->size == size) return *after;
+  return attributes(of(file).handle(), deadline);
 }
 
 // ---- changes
@@ -536,8 +576,8 @@ Result<void> NfsSession::remove(std::string_view path, Deadline deadline) {
       deadline);
 }
 
-Result<void> NfsSession::make_directory(std::string_view path, std::uint32_t mode,
-                                        Deadline deadline) {
+Result<std::uint64_t> NfsSession::make_directory(std::string_view path, std::uint32_t mode,
+                                                 Deadline deadline) {
   const auto asked = std::chrono::steady_clock::now();
   return at(
       path,
@@ -548,16 +588,17 @@ Result<void> NfsSession::make_directory(std::string_view path, std::uint32_t mod
         args.attributes = with_mode(mode);
         return call<MKDIR3res>(
             rpc_nfs3_mkdir_async, args,
-            [&](const MKDIR3res& answer) -> Result<void> {
-              if (answer.status == NFS3_OK) {
-                const post_op_fh3& made = answer.MKDIR3res_u.resok.obj;
-                if (made.handle_follows == 0) return {};
-                const Result<Handle> handle = handle_of(made.post_op_fh3_u.handle);
+            [&](const MKDIR3res& answer) -> Result<std::uint64_t> {
+              if (answer.status != NFS3_OK)
+                TRY(check_dir(answer.MKDIR3res_u.resfail.dir_wcc.after, answer.status,
+                              "pool: MKDIR"));
+              const MKDIR3resok& made = answer.MKDIR3res_u.resok;
+              if (made.obj.handle_follows != 0) {
+                const Result<Handle> handle = handle_of(made.obj.post_op_fh3_u.handle);
                 if (handle.ok()) directories_->put(root_, path, *handle, asked);
-                return {};
               }
-              return check_dir(answer.MKDIR3res_u.resfail.dir_wcc.after, answer.status,
-                               "pool: MKDIR");
+              const std::optional<PoolStatus> status = status_of(made.obj_attributes);
+              return status ? status->fileid : 0;
             },
             deadline);
       },

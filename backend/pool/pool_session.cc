@@ -6,14 +6,15 @@ namespace kvcachefs {
 
 Result<std::size_t> PoolSession::read(PoolFile& file, std::uint64_t offset,
                                       std::span<std::byte> out, Deadline deadline) {
-  return static_cast<std::size_t>(TRY(read_parts(
+  const PoolRead read = TRY(read_parts(
       file, offset, out.size(),
       [&](std::uint64_t at, std::span<const std::byte> bytes) -> Result<void> {
         std::copy(bytes.begin(), bytes.end(),
                   out.begin() + static_cast<std::ptrdiff_t>(at - offset));
         return {};
       },
-      deadline)));
+      deadline));
+  return static_cast<std::size_t>(read.count);
 }
 
 Result<void> PoolSession::write(PoolFile& file, std::uint64_t offset,
@@ -27,6 +28,19 @@ Result<void> PoolSession::write(PoolFile& file, std::uint64_t offset,
         return {};
       },
       when, deadline);
+}
+
+Result<void> PoolSession::find_directory(std::string_view path, Deadline deadline) {
+  if (TRY(status(path, deadline)).kind != PoolKind::kDirectory)
+    return fail(ENOTDIR, "pool: no directory");
+  return {};
+}
+
+Result<PoolStatus> PoolSession::store(PoolFile& file, std::uint64_t size, const PoolFill& fill,
+                                      Deadline deadline) {
+  TRY(write_parts(file, 0, size, fill, PoolWrite::kAtCommit, deadline));
+  TRY(commit(file, deadline));
+  return status(file, deadline);
 }
 
 }  // namespace kvcachefs

@@ -85,6 +85,12 @@ struct PoolFound {
   PoolFilePtr file;
 };
 
+struct PoolRead {
+  std::uint64_t count = 0;  // bytes
+  // With each of them the server has said that the file is what its status() says.
+  bool is_as_opened = false;
+};
+
 // When written bytes must be on the server's disk.
 enum class PoolWrite : std::uint8_t { kAtCommit, kNow };
 
@@ -105,6 +111,8 @@ class PoolSession {
     return TRY(find(path, deadline)).status;
   }
   virtual Result<PoolStatus> status(PoolFile& file, Deadline deadline) = 0;
+  // Whether it is a directory: ok, or ENOTDIR. What was known of it a moment ago may be the answer.
+  virtual Result<void> find_directory(std::string_view path, Deadline deadline);
   // For reading. Errors: as status(); EISDIR, ELOOP (a symlink), EBADMSG (no regular file).
   virtual Result<PoolFilePtr> open(std::string_view path, Deadline deadline) = 0;
   // One that stands there, for writing over it. Errors: as open(); EROFS.
@@ -113,9 +121,8 @@ class PoolSession {
   }
   // Gives `sink` the `size` bytes from `offset` on, in parts of kMostAtOnce at most, in any order, each byte once. How
   // many there were: less only where the file ends.
-  virtual Result<std::uint64_t> read_parts(PoolFile& file, std::uint64_t offset,
-                                           std::uint64_t size, const PoolSink& sink,
-                                           Deadline deadline) = 0;
+  virtual Result<PoolRead> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
+                                      const PoolSink& sink, Deadline deadline) = 0;
   // The same into memory.
   Result<std::size_t> read(PoolFile& file, std::uint64_t offset, std::span<std::byte> out,
                            Deadline deadline);
@@ -132,6 +139,9 @@ class PoolSession {
   // What was written is on the server's disk. Errors: EAGAIN (the server started anew since, and may have lost
   // some of it: write everything again), ENOSPC.
   virtual Result<void> commit(PoolFile& file, Deadline deadline) = 0;
+  // All bytes of a new file, on the server's disk; what it is then. Errors: as write_parts() and commit().
+  virtual Result<PoolStatus> store(PoolFile& file, std::uint64_t size, const PoolFill& fill,
+                                   Deadline deadline);
 
   // Gives a file that this or another session made one more name. Errors: EEXIST (the name is taken; by this very
   // file when an answer was lost), ENOENT, EMLINK, ENOSPC, EOPNOTSUPP (the filesystem has no hard links).
@@ -141,9 +151,9 @@ class PoolSession {
                               Deadline deadline) = 0;
   // A file. Errors: ENOENT, EISDIR, EROFS.
   virtual Result<void> remove(std::string_view path, Deadline deadline) = 0;
-  // Errors: EEXIST, ENOENT, ENOSPC, EROFS.
-  virtual Result<void> make_directory(std::string_view path, std::uint32_t mode,
-                                      Deadline deadline) = 0;
+  // The number of what was made; 0: the server does not say. Errors: EEXIST, ENOENT, ENOSPC, EROFS.
+  virtual Result<std::uint64_t> make_directory(std::string_view path, std::uint32_t mode,
+                                               Deadline deadline) = 0;
   // Errors: ENOENT, ENOTEMPTY, ENOTDIR.
   virtual Result<void> remove_directory(std::string_view path, Deadline deadline) = 0;
   // Visits what is in a directory, in no order; false from `visit` ends it. What is made or removed meanwhile may

@@ -132,15 +132,14 @@ Result<void> read_sealed(const PoolSource& source, std::uint64_t at, std::span<s
   return {};
 }
 
-Result<void> send_bytes(PoolSession& session, PoolFile& file, const PoolSource& source,
-                        Deadline deadline) {
-  TRY(session.write_parts(
-      file, 0, source.size,
+Result<PoolStatus> send_bytes(PoolSession& session, PoolFile& file, const PoolSource& source,
+                              Deadline deadline) {
+  return session.store(
+      file, source.size,
       [&source](std::uint64_t at, std::span<std::byte> out) {
         return read_sealed(source, at, out);
       },
-      PoolWrite::kAtCommit, deadline));
-  return session.commit(file, deadline);
+      deadline);
 }
 
 Result<void> write_sums(PoolSession& session, const PoolSums& sums,
@@ -247,15 +246,26 @@ Result<PoolFilePtr> write_anew(PoolSession& session, std::string_view path,
   return file;
 }
 
-Result<void> make_directories(PoolSession& session, std::string_view path, Deadline deadline) {
+Result<void> make_directories(PoolSession& session, std::string_view path, Deadline deadline,
+                              std::vector<MadeDirectory>* made) {
   if (path.empty()) return {};
-  Result<void> made = session.make_directory(path, kDirectoryMode, deadline);
-  if (!made.ok() && is_missing(made.error())) {
-    TRY(make_directories(session, split_pool_path(path).first, deadline));
-    made = session.make_directory(path, kDirectoryMode, deadline);
+  // From the top: there is nothing to be found in one that was made just now.
+  bool is_above_new = false;
+  for (std::size_t end = 0; end != path.size();) {
+    end = std::min(path.find('/', end + 1), path.size());
+    const std::string_view part = path.substr(0, end);
+    if (!is_above_new) {
+      const Result<void> found = session.find_directory(part, deadline);
+      if (found.ok()) continue;
+      if (!is_missing(found.error())) return found;
+    }
+    const Result<std::uint64_t> fileid = session.make_directory(part, kDirectoryMode, deadline);
+    is_above_new = fileid.ok();
+    if (!fileid.ok() && fileid.error().code != EEXIST) return fileid.error();
+    if (fileid.ok() && made != nullptr)
+      made->push_back({.path = std::string(part), .fileid = *fileid});
   }
-  if (made.ok() || made.error().code == EEXIST) return {};
-  return made;
+  return {};
 }
 
 Result<Prepared> prepare_publication(PoolSession& session, const PoolSource& source,
@@ -263,16 +273,15 @@ Result<Prepared> prepare_publication(PoolSession& session, const PoolSource& sou
                                      Deadline deadline) {
   TRY(check_pool_path(source.path));
   // What is done here is not done while others wait for the name.
-  const auto directory = split_pool_path(source.path).first;
-  if (const Result<PoolStatus> above = session.status(directory, deadline);
-      !above.ok() && is_missing(above.error()))
-    TRY(make_directories(session, directory, deadline));
-  if (const auto published = TRY(end_earlier_tries(session, source, node, deadline)))
-    return Prepared{.file = nullptr, .status = *published};
-  std::uint64_t stood = 0;
+  Prepared prepared;
+  TRY(make_directories(session, split_pool_path(source.path).first, deadline, &prepared.made));
+  if (const auto published = TRY(end_earlier_tries(session, source, node, deadline))) {
+    prepared.status = *published;
+    return prepared;
+  }
   if (source.replaces) {
     const Result<PoolStatus> standing = session.status(source.path, deadline);
-    if (standing.ok()) stood = standing->fileid;
+    if (standing.ok()) prepared.standing = standing->fileid;
   }
   const std::string temporary = pool_temporary_path(node, number);
   const Result<PoolFilePtr> made = below(
@@ -281,10 +290,10 @@ Result<Prepared> prepare_publication(PoolSession& session, const PoolSource& sou
   if (!made.ok()) return made.error();
   PoolFile& file = **made;
 
-  Result<void> sent = send_bytes(session, file, source, deadline);
-  for (int tries = 1; tries < kWriteTries && !sent.ok() && sent.error().code == EAGAIN; ++tries)
-    sent = send_bytes(session, file, source, deadline);
-  Result<PoolStatus> status = sent.ok() ? session.status(file, deadline) : sent.error();
+  Result<PoolStatus> status = send_bytes(session, file, source, deadline);
+  for (int tries = 1; tries < kWriteTries && !status.ok() && status.error().code == EAGAIN;
+       ++tries)
+    status = send_bytes(session, file, source, deadline);
   if (status.ok() && status->size != source.size)
     status = fail(EBADMSG, "pool: a written file has another size");
   if (status.ok()) {
@@ -301,7 +310,9 @@ Result<Prepared> prepare_publication(PoolSession& session, const PoolSource& sou
     static_cast<void>(session.remove(temporary, deadline).ok());
     return status.error();
   }
-  return Prepared{.file = *made, .status = *status, .standing = stood};
+  prepared.file = *made;
+  prepared.status = *status;
+  return prepared;
 }
 
 Result<Published> finish_publication(PoolSession& session, const PoolSource& source,
@@ -368,26 +379,28 @@ Result<std::optional<PoolSums>> find_directory_owner(PoolSession& session,
   return sums;
 }
 
-Result<PoolStatus> describe_directory(PoolSession& session, std::string_view path,
-                                      std::uint32_t uid, std::uint32_t gid, std::uint32_t mode,
-                                      const Uuid& node, std::uint64_t number,
-                                      Deadline deadline) {
-  const PoolStatus status = TRY(session.status(path, deadline));
-  if (status.kind != PoolKind::kDirectory) return fail(ENOTDIR, "pool: no directory");
-  if (TRY(find_directory_owner(session, path, status, deadline))) return status;
-  const PoolSums sums{.fileid = status.fileid,
-                      .path_hash = pool_path_hash(path),
+Result<std::uint64_t> describe_directory(PoolSession& session, const DirectoryOwner& owner,
+                                         const Uuid& node, Deadline deadline) {
+  std::uint64_t fileid = owner.made;
+  if (fileid == 0) {
+    const PoolStatus status = TRY(session.status(owner.path, deadline));
+    if (status.kind != PoolKind::kDirectory) return fail(ENOTDIR, "pool: no directory");
+    fileid = status.fileid;
+    if (TRY(find_directory_owner(session, owner.path, status, deadline))) return fileid;
+  }
+  const PoolSums sums{.fileid = fileid,
+                      .path_hash = pool_path_hash(owner.path),
                       .size = 0,
                       .mtime = 0,
-                      .uid = uid,
-                      .gid = gid,
-                      .mode = mode,
+                      .uid = owner.uid,
+                      .gid = owner.gid,
+                      .mode = owner.mode,
                       .keep = false,
                       .chunk_crc32c = {}};
   // A server that starts anew may lose it; then it is as if nobody had said it.
-  TRY(write_sums(session, sums, pool_temporary_path(node, number) + kSumsSuffix,
+  TRY(write_sums(session, sums, pool_temporary_path(node, owner.number) + kSumsSuffix,
                  PoolWrite::kAtCommit, deadline));
-  return status;
+  return fileid;
 }
 
 Result<PoolKnown> find_known(PoolSession& session, std::string_view path, Deadline deadline) {
@@ -402,12 +415,13 @@ namespace {
 
 // The bytes of a file from `offset` on, which go to the same place of `fd`; chunks are counted from there. `arrived` is
 // called with each that was compared and written.
-Result<void> fetch_bytes(PoolSession& session, PoolFile& file, std::uint64_t offset,
+// True: it is as it was opened, as far as the server has said so already.
+Result<bool> fetch_bytes(PoolSession& session, PoolFile& file, std::uint64_t offset,
                          std::uint64_t size, int fd, ChunkSums& sums,
                          const std::uint32_t* expected,
                          const std::function<void(std::size_t)>& arrived, Deadline deadline) {
   const Error differs = fail(EILSEQ, "pool: a file is not what was published");
-  const std::uint64_t got = TRY(session.read_parts(
+  const PoolRead read = TRY(session.read_parts(
       file, offset, size,
       [&](std::uint64_t at, std::span<const std::byte> bytes) -> Result<void> {
         // Whoever waited has been answered, and may have asked somebody else.
@@ -422,7 +436,7 @@ Result<void> fetch_bytes(PoolSession& session, PoolFile& file, std::uint64_t off
         return {};
       },
       deadline));
-  if (got != size) return fail(EAGAIN, "pool: a file became shorter while it was read");
+  if (read.count != size) return fail(EAGAIN, "pool: a file became shorter while it was read");
   for (std::size_t chunk = 0; chunk < sums.count(); ++chunk) {
     if (sums.knows(chunk)) continue;
     std::vector<std::byte> bytes(sums.size_of(chunk));
@@ -430,7 +444,7 @@ Result<void> fetch_bytes(PoolSession& session, PoolFile& file, std::uint64_t off
     if (!sums.take(sums.begin_of(chunk), bytes, expected)) return differs;
     arrived(chunk);
   }
-  return {};
+  return read.is_as_opened;
 }
 
 }  // namespace
@@ -445,9 +459,10 @@ Result<void> fetch_part(
     return fail(EILSEQ, "pool: a record of checksums is of another size");
   const std::uint32_t* const expected =
       known.sums ? known.sums->chunk_crc32c.data() + first : nullptr;
-  return fetch_bytes(
+  TRY(fetch_bytes(
       session, *known.file, offset, size, fd, sums, expected,
-      [&](std::size_t chunk) { arrived(first + chunk, sums.sums()[chunk]); }, deadline);
+      [&](std::size_t chunk) { arrived(first + chunk, sums.sums()[chunk]); }, deadline));
+  return {};
 }
 
 Result<Fetched> fetch(PoolSession& session, std::string_view path,
@@ -466,11 +481,12 @@ Result<Fetched> fetch(PoolSession& session, std::string_view path,
   ChunkSums sums(size);
   if (fetched.sums && fetched.sums->chunk_crc32c.size() != sums.count())
     return fail(EILSEQ, "pool: a record of checksums is of another size");
-  TRY(fetch_bytes(
+  const bool is_as_opened = TRY(fetch_bytes(
       session, *fetched.file, 0, size, fd, sums,
       fetched.sums ? fetched.sums->chunk_crc32c.data() : nullptr, [](std::size_t) {},
       deadline));
   fetched.chunk_crc32c = std::move(sums.sums());
+  if (is_as_opened) return fetched;
   const PoolStatus now = TRY(session.status(*fetched.file, deadline));
   if (now.size != size || now.mtime != fetched.status.mtime)
     return fail(EAGAIN, "pool: a file was changed while it was read");

@@ -44,12 +44,19 @@ struct Published {
   std::uint64_t replaced = 0;  // the number of the file that stood there; 0: none did
 };
 
+// A directory that was not there before.
+struct MadeDirectory {
+  std::string path;
+  std::uint64_t fileid = 0;  // 0: the server has not said it
+};
+
 // A file that is whole on the pool, and has no name of its own yet.
 struct Prepared {
   PoolFilePtr file;  // null: an earlier try has published it
   PoolStatus status;
   // Where the name is to be replaced: the number of the file that it stood for then; 0: none.
   std::uint64_t standing = 0;
+  std::vector<MadeDirectory> made;  // above it
 };
 
 // The two steps of a publication, so that its number can be noted before anybody finds the name. `number` is used for
@@ -75,12 +82,19 @@ struct Prepared {
                                                         const PoolStatus& status,
                                                         Deadline deadline);
 
-// Says whose a directory is, where nobody has said it. What the server itself says of owners and modes is of those
-// who may speak to it.
-[[nodiscard]] Result<PoolStatus> describe_directory(PoolSession& session, std::string_view path,
-                                                    std::uint32_t uid, std::uint32_t gid,
-                                                    std::uint32_t mode, const Uuid& node,
-                                                    std::uint64_t number, Deadline deadline);
+struct DirectoryOwner {
+  std::string path;
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::uint32_t mode = 0;    // permission bits
+  std::uint64_t number = 0;  // of this try alone, as that of a publication
+  std::uint64_t made = 0;    // its number, where this node has just made it; else 0
+};
+// Says whose a directory is, where nobody has said it, and gives its number. What the server itself says of owners and
+// modes is of those who may speak to it.
+[[nodiscard]] Result<std::uint64_t> describe_directory(PoolSession& session,
+                                                       const DirectoryOwner& owner,
+                                                       const Uuid& node, Deadline deadline);
 // What was said of this very directory; nullopt: nothing, or what does not read.
 [[nodiscard]] Result<std::optional<PoolSums>> find_directory_owner(PoolSession& session,
                                                                    std::string_view path,
@@ -126,8 +140,9 @@ struct Fetched {
                                              std::string_view bytes, PoolWrite when,
                                              Deadline deadline);
 
-// The directory and all above it. One that is there is success.
+// The directory and all above it. One that is there is success; the others are added to `made`, unless that is null.
 [[nodiscard]] Result<void> make_directories(PoolSession& session, std::string_view path,
-                                            Deadline deadline);
+                                            Deadline deadline,
+                                            std::vector<MadeDirectory>* made = nullptr);
 
 }  // namespace kvcachefs

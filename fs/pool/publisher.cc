@@ -487,7 +487,7 @@ Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch
                    .path_hash = file.shared.path_hash,
                    .fileid = published->status.fileid,
                    .size = published->status.size});
-    describe_directories(file.shared, file.directory);
+    describe_directories(file.shared, file.directory, prepared->made);
   }
   return outcome;
 }
@@ -577,39 +577,59 @@ Result<Publisher::Outcome> Publisher::record(const Candidate& file, const Publis
 }
 
 // Whose the directories above are goes with the first file in them.
-void Publisher::describe_directories(const SharedName& shared, InodeNumber directory) {
-  std::string_view path = split_pool_path(shared.path).first;
-  while (!path.empty() && directory != kRootInode) {
+void Publisher::describe_directories(const SharedName& shared, InodeNumber directory,
+                                     const std::vector<MadeDirectory>& made) {
+  std::vector<InodeNumber> numbers;
+  std::vector<DirectoryOwner> owners;
+  for (std::string_view path = split_pool_path(shared.path).first;
+       !path.empty() && directory != kRootInode; path = split_pool_path(path).first) {
     const auto known = core_.catalog.find_pool_copy(directory);
     const Result<InodePtr> inode = core_.table.get(directory);
-    if (!known.ok() || *known || !inode.ok()) return;
-    InodeRecord record;
+    if (!known.ok() || *known || !inode.ok()) break;
+    const Result<std::uint64_t> number = core_.catalog.next_id();
+    if (!number.ok()) break;
+    DirectoryOwner owner{.path = std::string(path), .number = *number};
     {
       const std::lock_guard lock((*inode)->mutex);
-      record = (*inode)->record;
+      const InodeRecord& record = (*inode)->record;
+      owner.uid = record.uid;
+      owner.gid = record.gid;
+      owner.mode = record.mode & 07777;
     }
-    const Result<std::uint64_t> number = core_.catalog.next_id();
-    if (!number.ok()) return;
-    const Result<PoolStatus> told = service_.client().call<PoolStatus>(
-        PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
-        [path = std::string(path), record, node = service_.node(), number = *number](
-            PoolSession& session, Deadline deadline) {
-          return describe_directory(session, path, record.uid, record.gid, record.mode & 07777,
-                                    node, number, deadline);
-        });
-    if (!told.ok()) return;
-    Edit edit;
-    edit.put_pool_copy(directory, {.fileid = told->fileid, .path_hash = pool_path_hash(path)});
-    if (!core_.catalog.commit(std::move(edit)).ok()) return;
-    service_.tell({.change = PoolChange::kPublished,
-                   .path_hash = pool_path_hash(path),
-                   .fileid = told->fileid,
-                   .size = 0});
+    for (const MadeDirectory& one : made)
+      if (one.path == path) owner.made = one.fileid;
+    numbers.push_back(directory);
+    owners.push_back(std::move(owner));
     const auto links = core_.catalog.list_links(directory, 1);
-    if (!links.ok() || links->empty()) return;
+    if (!links.ok() || links->empty()) break;
     directory = links->front().first;
-    path = split_pool_path(path).first;
   }
+  if (owners.empty()) return;
+  using Numbers = std::vector<std::uint64_t>;  // of the first of them
+  const Result<Numbers> told = service_.client().call<Numbers>(
+      PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
+      [owners, node = service_.node()](PoolSession& session,
+                                       Deadline deadline) -> Result<Numbers> {
+        Numbers out;
+        for (const DirectoryOwner& owner : owners) {
+          const Result<std::uint64_t> fileid =
+              describe_directory(session, owner, node, deadline);
+          if (!fileid.ok()) break;
+          out.push_back(*fileid);
+        }
+        return out;
+      });
+  if (!told.ok() || told->empty()) return;
+  Edit edit;
+  for (std::size_t i = 0; i < told->size(); ++i)
+    edit.put_pool_copy(numbers[i],
+                       {.fileid = (*told)[i], .path_hash = pool_path_hash(owners[i].path)});
+  if (!core_.catalog.commit(std::move(edit)).ok()) return;
+  for (std::size_t i = 0; i < told->size(); ++i)
+    service_.tell({.change = PoolChange::kPublished,
+                   .path_hash = pool_path_hash(owners[i].path),
+                   .fileid = (*told)[i],
+                   .size = 0});
 }
 
 // It is not to be published. A rename or a seal that came in between asks for it anew: both have the inode's lock.

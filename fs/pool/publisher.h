@@ -88,7 +88,8 @@ class Publisher {
   Result<bool> note_copy(const Candidate& file, const PoolStatus& status);
   Result<Outcome> record(const Candidate& file, const Published& published,
                          std::uint64_t noted);
-  void describe_directories(const SharedName& shared, InodeNumber directory);
+  void describe_directories(const SharedName& shared, InodeNumber directory,
+                            const std::vector<MadeDirectory>& made);
   Result<Seen> see(InodeNumber number);
   Result<Seen> see_locked(const InodePtr& inode);
   Result<Outcome> forget(InodeNumber number, const Seen& seen);

@@ -384,7 +384,10 @@ TEST_P(PoolSessionContract, NothingIsChangedAfterTheDeadline) {
   each([&](PoolSession& s) { return s.link(*file, "link", past); });
   each([&](PoolSession& s) { return s.rename("f", "moved", past); });
   each([&](PoolSession& s) { return s.remove("f", past); });
-  each([&](PoolSession& s) { return s.make_directory("e", 0700, past); });
+  each([&](PoolSession& s) -> Result<void> {
+    TRY(s.make_directory("e", 0700, past));
+    return {};
+  });
   each([&](PoolSession& s) { return s.remove_directory("d", past); });
   each([&](PoolSession& s) {
     return s.write(*file, 0, Bytes(10, std::byte{1}), PoolWrite::kNow, past);

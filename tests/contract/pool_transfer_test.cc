@@ -373,8 +373,8 @@ class OddParts : public PoolSession {
  public:
   explicit OddParts(PoolSession& session) : session_(session) {}
 
-  Result<std::uint64_t> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
-                                   const PoolSink& sink, Deadline deadline) override {
+  Result<PoolRead> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
+                              const PoolSink& sink, Deadline deadline) override {
     return session_.read_parts(
         file, offset, size,
         [&](std::uint64_t at, std::span<const std::byte> bytes) -> Result<void> {
@@ -426,8 +426,8 @@ class OddParts : public PoolSession {
   Result<void> remove(std::string_view path, Deadline deadline) override {
     return session_.remove(path, deadline);
   }
-  Result<void> make_directory(std::string_view path, std::uint32_t mode,
-                              Deadline deadline) override {
+  Result<std::uint64_t> make_directory(std::string_view path, std::uint32_t mode,
+                                       Deadline deadline) override {
     return session_.make_directory(path, mode, deadline);
   }
   Result<void> remove_directory(std::string_view path, Deadline deadline) override {

@@ -73,8 +73,8 @@ class FakePoolSession : public PoolSession {
   }
   Result<PoolStatus> status(PoolFile&, Deadline) override { return none(); }
   Result<PoolFilePtr> open(std::string_view, Deadline) override { return none(); }
-  Result<std::uint64_t> read_parts(PoolFile&, std::uint64_t, std::uint64_t, const PoolSink&,
-                                   Deadline) override {
+  Result<PoolRead> read_parts(PoolFile&, std::uint64_t, std::uint64_t, const PoolSink&,
+                              Deadline) override {
     return none();
   }
   Result<PoolFilePtr> create(std::string_view, std::uint32_t, Deadline) override {
@@ -88,7 +88,7 @@ class FakePoolSession : public PoolSession {
   Result<void> link(PoolFile&, std::string_view, Deadline) override { return none(); }
   Result<void> rename(std::string_view, std::string_view, Deadline) override { return none(); }
   Result<void> remove(std::string_view, Deadline) override { return none(); }
-  Result<void> make_directory(std::string_view, std::uint32_t, Deadline) override {
+  Result<std::uint64_t> make_directory(std::string_view, std::uint32_t, Deadline) override {
     return none();
   }
   Result<void> remove_directory(std::string_view, Deadline) override { return none(); }

@@ -91,8 +91,8 @@ class FaultyPoolSession : public ForwardingPoolSession {
     TRY(faults_->pass("remove", path));
     return below_->remove(path, deadline);
   }
-  Result<void> make_directory(std::string_view path, std::uint32_t mode,
-                              Deadline deadline) override {
+  Result<std::uint64_t> make_directory(std::string_view path, std::uint32_t mode,
+                                       Deadline deadline) override {
     TRY(faults_->pass("make_directory", path));
     return below_->make_directory(path, mode, deadline);
   }

@@ -48,8 +48,8 @@ class ForwardingPoolSession : public PoolSession {
   Result<void> remove(std::string_view path, Deadline deadline) override {
     return below_->remove(path, deadline);
   }
-  Result<void> make_directory(std::string_view path, std::uint32_t mode,
-                              Deadline deadline) override {
+  Result<std::uint64_t> make_directory(std::string_view path, std::uint32_t mode,
+                                       Deadline deadline) override {
     return below_->make_directory(path, mode, deadline);
   }
   Result<void> remove_directory(std::string_view path, Deadline deadline) override {
@@ -69,8 +69,8 @@ class ForwardingPoolSession : public PoolSession {
     return below_->touch(file, deadline);
   }
   Result<PoolSpace> space(Deadline deadline) override { return below_->space(deadline); }
-  Result<std::uint64_t> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
-                                   const PoolSink& sink, Deadline deadline) override {
+  Result<PoolRead> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
+                              const PoolSink& sink, Deadline deadline) override {
     return below_->read_parts(file, offset, size, sink, deadline);
   }
 

@@ -65,8 +65,8 @@ class GatedPoolSession : public ForwardingPoolSession {
   GatedPoolSession(std::unique_ptr<PoolSession> below, std::shared_ptr<ReadGate> gate)
       : ForwardingPoolSession(std::move(below)), gate_(std::move(gate)) {}
 
-  Result<std::uint64_t> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
-                                   const PoolSink& sink, Deadline deadline) override {
+  Result<PoolRead> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
+                              const PoolSink& sink, Deadline deadline) override {
     TRY(gate_->pass(offset, size, deadline));
     return below_->read_parts(file, offset, size, sink, deadline);
   }
