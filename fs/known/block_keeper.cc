@@ -237,7 +237,25 @@ Result<std::vector<DirEntry>> BlockKeeper::list_last(InodeNumber directory,
   return core_.catalog.list_directory(directory, after, kListBatch);
 }
 
+// A directory that was renamed may have been a temporary: what is below one stays on this node.
+Result<void> BlockKeeper::put_to_publish(const InodePtr& inode) {
+  const std::lock_guard lock(inode->mutex);
+  if (inode->record.state != DataState::kSealed ||
+      TRY(core_.catalog.find_pool_copy(inode->number)) ||
+      TRY(core_.catalog.is_to_publish(inode->number)))
+    return {};
+  Edit edit;
+  edit.put_to_publish(inode->number, inode->record.stamp.size);
+  TRY(core_.catalog.commit(std::move(edit)));
+  if (core_.on_pool_work) core_.on_pool_work();
+  return {};
+}
+
 Result<void> BlockKeeper::read_name(InodeNumber directory, const DirEntry& entry) {
+  if (core_.is_publishing) {
+    const Result<InodePtr> inode = core_.table.get(entry.inode);
+    if (inode.ok()) TRY(put_to_publish(*inode));
+  }
   const NameLook seen_now = core_.knowledge.look(directory, entry.name);
   const auto& block = seen_now.block;
   const bool is_block = block && !block->temporary;

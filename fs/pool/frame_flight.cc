@@ -65,13 +65,16 @@ Result<void> FrameFlight::wait_for(std::uint64_t offset, std::uint64_t size) {
   std::unique_lock lock(mutex_);
   const FrameTable::Range range = table_.covering(offset, size);
   if (table_.has(range)) return {};
+  const Error cannot = fail(EIO, "pool: the bytes of an open file cannot be had");
+  if (progress_ < gave_up_ && began < gave_up_ + kAskedAgain) return cannot;
   const FrameTable::Want want = table_.want(range);
   bell_->ring();
   Result<void> outcome;
   while (!table_.has(range)) {
     const auto until = std::min(std::max(began, progress_) + kNoProgress, at_most);
     if (failure_ || SteadyClock::now() >= until) {
-      outcome = fail(EIO, "pool: the bytes of an open file cannot be had");
+      gave_up_ = SteadyClock::now();
+      outcome = cannot;
       break;
     }
     changed_.wait_until(lock, until);

@@ -44,6 +44,8 @@ class FrameFlight {
   // A read ends after so long without a frame, and by this and the file's size at this rate in any case.
   static constexpr std::chrono::milliseconds kNoProgress{2000};
   static constexpr std::uint64_t kSlowestRate = 50'000'000;  // bytes a second
+  // The kernel asks once more for the page whose read-ahead has failed: its reader has waited already.
+  static constexpr std::chrono::milliseconds kAskedAgain{250};
 
   // `known.file` is open; `fd` has the file's size, and nothing in it.
   FrameFlight(PoolKnown&& known, UniqueFd fd, std::shared_ptr<FrameBell> bell);
@@ -114,6 +116,7 @@ class FrameFlight {
   std::size_t asked_ = 0;
   std::size_t working_ = 0;
   std::chrono::steady_clock::time_point progress_{};
+  std::chrono::steady_clock::time_point gave_up_{};  // when a reader did
   std::optional<Error> failure_;
   std::int64_t failed_ns_ = 0;
   bool done_ = false;

@@ -17,10 +17,10 @@ bool is_below(std::string_view path, std::string_view top) noexcept {
 
 std::optional<SharedName> shared_name(Knowledge& knowledge, InodeNumber directory,
                                       std::string_view name) {
-  if (name.find(".tmp") != std::string_view::npos) return std::nullopt;
   const auto place = knowledge.places().of(directory);
   if (!place.ok() || *place == nullptr) return std::nullopt;
   SharedName shared{.path = path_in(**place, name)};
+  if (shared.path.find(".tmp") != std::string::npos) return std::nullopt;
   if (is_below(shared.path, kPoolService) || is_below(shared.path, kSessions) ||
       !check_pool_path(shared.path).ok())
     return std::nullopt;

@@ -18,7 +18,7 @@ struct SharedName {
   bool is_block = false;
 };
 
-// nullopt: it stays on this node (temporaries, session/, what is too deep), or its directory is gone. Not under an
+// nullopt: it stays on this node (temporaries and what is below them, session/, what is too deep), or its directory is gone. Not under an
 // inode's lock.
 [[nodiscard]] std::optional<SharedName> shared_name(Knowledge& knowledge, InodeNumber directory,
                                                     std::string_view name);

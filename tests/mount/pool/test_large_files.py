@@ -125,12 +125,14 @@ def test_many_read_it_at_once(scene):
 
 
 @PATHS
-def test_a_server_that_stops_is_an_error_in_time(scene):
+@pytest.mark.parametrize("advice", [os.POSIX_FADV_RANDOM, os.POSIX_FADV_NORMAL],
+                         ids=["random", "read-ahead"])
+def test_a_server_that_stops_is_an_error_in_time(scene, advice):
     descriptor = os.open(scene.path, os.O_RDONLY)
     try:
         assert os.pread(descriptor, 100, 0) == scene.data[:100]
         scene.proxy.mode = "stop"
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        os.posix_fadvise(descriptor, 0, 0, advice)
         failed = False
         for at in (SIZE - 5 * MIB, SIZE - 20 * MIB, SIZE - 9 * MIB, SIZE - 13 * MIB):
             began = time.monotonic()

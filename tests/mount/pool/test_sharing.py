@@ -41,6 +41,21 @@ def pool(request):
         yield made
 
 
+def test_what_is_below_a_temporary_directory_is_shared_once_it_has_its_name(pool):
+    with pools.node(pool, "a") as a, pools.node(pool, "b") as b:
+        pools.wait_until_joined(a, b)
+        os.makedirs(os.path.join(a.mnt, "model.tmp", "0"))
+        store(os.path.join(a.mnt, "model.tmp", "0"), block(1), b"one")
+        store(a.mnt, block(2), b"two")
+        kvmount.wait_until(lambda: load(os.path.join(b.mnt, block(2))) == b"two", 20, "the block")
+        kvmount.wait_until(lambda: pools.state(a)["to_publish"] == 0, 20, "nothing waits")
+        assert not os.path.exists(os.path.join(pool.root, "model.tmp"))
+        assert not os.path.exists(os.path.join(b.mnt, "model.tmp"))
+        os.rename(os.path.join(a.mnt, "model.tmp"), os.path.join(a.mnt, "model"))
+        there = os.path.join(b.mnt, "model", "0", block(1))
+        kvmount.wait_until(lambda: load(there) == b"one", 20, "the other finds it")
+
+
 @pytest.mark.short
 def test_blocks_of_one_are_found_by_the_other(pool):
     seed = kvmount.seed()
