@@ -3,6 +3,7 @@
 #include <dirent.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <utility>
 
 #include "backend/base/clock.h"
@@ -15,6 +16,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr int kListTries = 3;
+constexpr std::size_t kToldEvery = 256;  // names
 
 // Once more.
 bool may_go_well(int code) noexcept {
@@ -62,20 +64,59 @@ Result<std::set<std::string>> PoolListings::hidden_in(const std::string& path) {
   return names;
 }
 
+// Shared by who waits for a listing and the thread that asks for it, which may be stuck.
+struct PoolListings::Asked {
+  std::mutex mutex;
+  std::condition_variable changed;
+  SteadyClock::time_point progress = SteadyClock::now();
+  std::optional<Result<std::vector<Name>>> answer;
+};
+
 Result<std::vector<PoolListings::Name>> PoolListings::list_once(PoolSession& session,
                                                                 const std::string& path,
+                                                                Asked& asked,
                                                                 Deadline deadline) {
   std::vector<Name> found;
   TRY(session.list(
       path,
-      [&found](const PoolEntry& entry) {
+      [&](const PoolEntry& entry) {
         found.push_back({.cookie = kFirstCookie | pool_path_hash(entry.name) >> 2,
                          .fileid = entry.fileid,
                          .name = std::string(entry.name)});
+        if (found.size() % kToldEvery == 1) {
+          const std::lock_guard lock(asked.mutex);
+          asked.progress = SteadyClock::now();
+        }
         return found.size() < kMostNames;
       },
       deadline));
   return found;
+}
+
+Result<std::vector<PoolListings::Name>> PoolListings::ask(const std::string& path) {
+  const auto asked = std::make_shared<Asked>();
+  service_.client().submit<std::vector<Name>>(
+      PoolClass::kLoad, SteadyClock::now() + kDeadline,
+      [path, asked](PoolSession& session, Deadline deadline) -> Result<std::vector<Name>> {
+        Result<std::vector<Name>> found = list_once(session, path, *asked, deadline);
+        // A server may lose its place in a directory that is being changed.
+        for (int tries = 1;
+             tries < kListTries && !found.ok() && may_go_well(found.error().code); ++tries)
+          found = list_once(session, path, *asked, deadline);
+        return found;
+      },
+      [asked](Result<std::vector<Name>> answer) {
+        const std::lock_guard lock(asked->mutex);
+        asked->answer.emplace(std::move(answer));
+        asked->changed.notify_one();
+      });
+  std::unique_lock lock(asked->mutex);
+  while (!asked->answer) {
+    const auto until = asked->progress + kNoProgress;
+    if (SteadyClock::now() >= until) return fail(ETIMEDOUT, "pool: a listing does not go on");
+    asked->changed.wait_until(lock, until);
+  }
+  return std::move(*asked->answer);
 }
 
 void PoolListings::begin(InodeNumber directory) {
@@ -84,16 +125,7 @@ void PoolListings::begin(InodeNumber directory) {
   const std::uint64_t end = core_.catalog.coming_id();
   Result<std::set<std::string>> hidden = hidden_in(*path);
   if (!hidden.ok()) return;
-  Result<std::vector<Name>> names = service_.client().call<std::vector<Name>>(
-      PoolClass::kLoad, SteadyClock::now() + kDeadline,
-      [path = *path](PoolSession& session, Deadline deadline) -> Result<std::vector<Name>> {
-        Result<std::vector<Name>> found = list_once(session, path, deadline);
-        // A server may lose its place in a directory that is being changed.
-        for (int tries = 1;
-             tries < kListTries && !found.ok() && may_go_well(found.error().code); ++tries)
-          found = list_once(session, path, deadline);
-        return found;
-      });
+  Result<std::vector<Name>> names = ask(*path);
   if (!names.ok()) {
     if (names.error().code != ENOENT && names.error().code != ENOTDIR)
       log_info("pool: not listed path=\"{}\" step=\"{}\" errno={}", *path, names.error().what,

@@ -28,6 +28,8 @@ class PoolListings {
   // Cookies of names that are here are below.
   static constexpr std::uint64_t kFirstCookie = std::uint64_t{1} << 62;
   static constexpr std::chrono::seconds kDeadline{5};
+  // A listing ends after so long without a name.
+  static constexpr std::chrono::milliseconds kNoProgress{2000};
   // Of one directory; more are not shown. The same of names that were taken away and are still to be there.
   static constexpr std::size_t kMostNames = std::size_t{1} << 20;
   static constexpr std::size_t kMostKept =
@@ -65,8 +67,10 @@ class PoolListings {
 
   [[nodiscard]] std::optional<std::string> path_of(InodeNumber directory);
   [[nodiscard]] std::shared_ptr<const Listing> find(InodeNumber directory);
+  struct Asked;
+  Result<std::vector<Name>> ask(const std::string& path);
   static Result<std::vector<Name>> list_once(PoolSession& session, const std::string& path,
-                                             Deadline deadline);
+                                             Asked& asked, Deadline deadline);
   Result<std::set<std::string>> hidden_in(const std::string& path);
   Result<bool> is_shown(const Listing& listing, const Name& name);
 

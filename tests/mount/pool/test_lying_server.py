@@ -23,7 +23,7 @@ _SPEC.loader.exec_module(nfs_proxy)
 MIB = 1 << 20
 BLOCKS = 8
 PARKED = 64
-LOOKUP_S, OPEN_S, OPEN_RATE = 0.25, 2.0, 50e6
+LOOKUP_S, LIST_S, OPEN_S, OPEN_RATE = 0.25, 2.0, 2.0, 50e6
 
 
 def block(number):
@@ -100,6 +100,18 @@ class Scene:
 def scene():
     with Scene() as made:
         yield made
+
+
+def test_a_listing_does_not_wait_for_a_server_that_stops(scene):
+    scene.publish(0)
+    assert len(os.listdir(scene.b.mnt)) == BLOCKS
+    scene.proxy.mode = "stop"
+    began = time.monotonic()
+    os.listdir(scene.b.mnt)
+    took = time.monotonic() - began
+    assert took <= (LIST_S * 1.1 + 0.5) * kvmount.SLOWNESS, f"{took:.2f} s"
+    scene.proxy.mode = None
+    kvmount.wait_until(lambda: len(os.listdir(scene.b.mnt)) == BLOCKS, 15, "all are listed")
 
 
 @pytest.mark.parametrize("mode", ["flip", "short", "wrong_file", "old", "busy", "slow", "stop",
