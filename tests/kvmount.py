@@ -385,6 +385,8 @@ class Mount:
         code = self._reap()
         if code not in (0, None):
             raise MountError(f"daemon ended with {code}\n{self.logs()}")
+        if not self._came_to_its_end():
+            raise MountError(f"daemon {pid} died on its way out\n{self.logs()}")
         if self.is_mounted():
             raise MountError("umount returned and the mount is still there")
         self.check_sanitizers()
@@ -460,6 +462,15 @@ class Mount:
             raise MountError(f"daemon {self.process.pid} does not end\n{self.logs()}") from None
         self.process = None
         return code
+
+    def _came_to_its_end(self):
+        """A daemon in the background has no exit code for us, but its log has a last line."""
+        try:
+            with open(self.log, errors="replace") as file:
+                log = file.read()
+        except OSError:
+            return True
+        return log.rfind("mount event=stopped") >= log.rfind("mount event=ready")
 
     # ---- seeing ------------------------------------------------------------------------------
 

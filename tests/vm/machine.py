@@ -88,7 +88,7 @@ class Client:
 
     def __init__(self, vm, exported, version, options=""):
         self.vm, self.path = vm, f"/vm/client-{version}{exported.replace('/', '-')}"
-        self.source, self.options = f"localhost:{exported}", f"vers={version}{options}"
+        self.source, self.options = f"127.0.0.1:{exported}", f"vers={version}{options}"
         if version == "3":
             self.options += ",nolock"
 
@@ -111,8 +111,6 @@ class ClientOfHost:
     def __enter__(self):
         self.vm.run(f"""
             modprobe -a virtio_net nfs nfsv3 nfsv4
-            # Else localhost is ::1 as well, for every test after this.
-            echo 1 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6
             ip link set eth0 up
             ip address replace {ADDRESS} dev eth0
             mkdir -p {self.path}

@@ -144,7 +144,8 @@ class Vm:
         return disk
 
     def _start(self, checkout):
-        words = ["console=ttyS0", "panic=-1", "mitigations=off", "nokaslr", "random.trust_cpu=on", "tsc=reliable"]
+        words = ["console=ttyS0", "panic=-1", "mitigations=off", "nokaslr", "random.trust_cpu=on", "tsc=reliable",
+                 "no_timer_check"]
         command = [
             "nice", "-n", "10", "setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64",
             "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,la57=off", "-smp", str(CPUS),
