@@ -18,6 +18,9 @@ struct SharedName {
   bool is_block = false;
 };
 
+// Whether the path is `top` or leads through it; all paths do through "".
+[[nodiscard]] bool is_below(std::string_view path, std::string_view top) noexcept;
+
 // nullopt: it stays on this node (temporaries, session/, what is too deep), or its directory is gone. Not under an
 // inode's lock.
 [[nodiscard]] std::optional<SharedName> shared_name(Knowledge& knowledge, InodeNumber directory,
