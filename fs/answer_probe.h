@@ -15,6 +15,9 @@
 
 namespace kvcachefs {
 
+// What does not answer by then is taken to hang.
+inline constexpr std::chrono::milliseconds kAnswerPatience = std::chrono::seconds{5};
+
 class AnswerProbe {
  public:
   // Call before the first thread starts. Errors: EAGAIN, ENOMEM, EMFILE.

@@ -15,17 +15,13 @@
 
 #include "backend/base/unique_fd.h"
 #include "fs/config_paths.h"
+#include "fs/refuse.h"
 
 namespace kvcachefs {
 namespace {
 
 // A configuration file is a few lines; anything longer is the wrong file.
 constexpr std::size_t kMaxFileBytes = 1 << 20;
-
-Error refuse(std::string& problem, std::string text, int code = EINVAL) {
-  problem = std::move(text);
-  return fail(code, "configuration");
-}
 
 // ---- one setter a setting
 // ----------------------------------------------------------------------

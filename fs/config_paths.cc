@@ -23,6 +23,7 @@
 #include "backend/base/unique_fd.h"
 #include "backend/superblock.h"
 #include "fs/mount_table.h"
+#include "fs/refuse.h"
 
 namespace kvcachefs {
 namespace {
@@ -30,11 +31,6 @@ namespace {
 // A pool's directory that does not resolve in this time is taken as it is written: mounts start without their pool.
 constexpr std::int64_t kResolvePatience = 2 * kNanosPerSecond;
 constexpr const char* kMakeFirst = "make the directory first: mkdir -p";
-
-Error refuse(std::string& problem, std::string text, int code = EINVAL) {
-  problem = std::move(text);
-  return fail(code, "configuration");
-}
 
 bool is_inside(const std::string& path, const std::string& directory) {
   return path == directory || directory == "/" ||
@@ -122,9 +118,9 @@ std::string resolve_in_time(const std::string& path) {
 }
 
 // Whether one path lies in the other, by whatever way.
-class Places {
+class Nesting {
  public:
-  explicit Places(const std::string& mountpoint) {
+  explicit Nesting(const std::string& mountpoint) {
     auto table = read_mount_table();
     if (!table) return;
     table_ = std::move(*table);
@@ -164,7 +160,7 @@ Result<std::string> absolute(const std::string& path, std::string_view option,
 class Finisher {
  public:
   Finisher(Config& config, std::string& problem)
-      : config_(config), problem_(problem), places_(config.mountpoint) {}
+      : config_(config), problem_(problem), nesting_(config.mountpoint) {}
 
   Result<void> run() {
     for (DeviceSetting& device : config_.nvme) TRY(finish_device(device));
@@ -183,7 +179,7 @@ class Finisher {
   }
 
   Result<void> refuse_inside(const std::string& path, std::string_view option) {
-    if (!places_.is_in(path, config_.mountpoint)) return {};
+    if (!nesting_.is_in(path, config_.mountpoint)) return {};
     return refuse(problem_, fmt::format("{}: {}: is inside the mount point {}, which would "
                                         "hide it: choose another mount point",
                                         option, path, config_.mountpoint));
@@ -209,8 +205,8 @@ class Finisher {
     for (std::size_t i = 0; i < config_.nvme.size(); ++i) {
       for (std::size_t j = 0; j < config_.nvme.size(); ++j) {
         const std::string& path = config_.nvme[i].path;
-        if (i == j || !places_.is_in(path, config_.nvme[j].path)) continue;
-        if (places_.is_in(config_.nvme[j].path, path))
+        if (i == j || !nesting_.is_in(path, config_.nvme[j].path)) continue;
+        if (nesting_.is_in(config_.nvme[j].path, path))
           return refuse(
               problem_,
               fmt::format("--nvme: {}: is given twice: name each directory once", path));
@@ -238,7 +234,7 @@ class Finisher {
     for (const DeviceSetting& device : config_.nvme) {
       for (const char* own : {"objects", "quarantine", kSuperblockName}) {
         const std::string kept = device.path + "/" + own;
-        if (places_.is_in(path, kept))
+        if (nesting_.is_in(path, kept))
           return refuse(problem_, fmt::format("{}: {}: is inside {}, which kvcachefs keeps to "
                                               "itself: name another place",
                                               option, path, kept));
@@ -248,7 +244,7 @@ class Finisher {
   }
 
   Result<void> refuse_own(const std::string& path, std::string_view option) {
-    if (places_.is_in(path, config_.state))
+    if (nesting_.is_in(path, config_.state))
       return refuse(problem_, fmt::format("{}: {}: is inside the state directory {}: name "
                                           "another place",
                                           option, path, config_.state));
@@ -265,7 +261,7 @@ class Finisher {
 
   // Who writes his log into his own mount waits for himself, for ever.
   Result<void> refuse_log_inside(const std::string& path) {
-    if (!places_.is_in(path, config_.mountpoint)) return {};
+    if (!nesting_.is_in(path, config_.mountpoint)) return {};
     return refuse(problem_,
                   fmt::format("--log: {}: is inside the mount point {}: name a file elsewhere",
                               path, config_.mountpoint));
@@ -283,11 +279,11 @@ class Finisher {
 
   // Who asks his own mount for an answer waits for himself.
   Result<void> refuse_pool_in_mount(const std::string& path) {
-    if (places_.is_in(path, config_.mountpoint))
+    if (nesting_.is_in(path, config_.mountpoint))
       return refuse(problem_, fmt::format("--pool: {}: is inside the mount point {}: name a "
                                           "directory elsewhere",
                                           path, config_.mountpoint));
-    if (places_.is_in(config_.mountpoint, path))
+    if (nesting_.is_in(config_.mountpoint, path))
       return refuse(problem_,
                     fmt::format("--pool: {}: has the mount point {} inside: mount elsewhere",
                                 path, config_.mountpoint));
@@ -296,7 +292,7 @@ class Finisher {
 
   Result<void> refuse_overlap(const std::string& pool, std::string_view option,
                               const std::string& other) {
-    if (!places_.overlap(pool, other)) return {};
+    if (!nesting_.overlap(pool, other)) return {};
     return refuse(problem_, fmt::format("--pool: {}: and {} {}: one is inside the other: name "
                                         "directories beside each other",
                                         pool, option, other));
@@ -304,7 +300,7 @@ class Finisher {
 
   Config& config_;
   std::string& problem_;
-  const Places places_;
+  const Nesting nesting_;
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ constexpr int kErrorsLeft = 4;
 constexpr int kFailed = 8;
 
 // What is checked, in the order of its making; it is taken apart the other way round.
-struct Opened {
+struct OpenedState {
   std::unique_ptr<StateDir> state;
   Store* store = nullptr;  // the catalog's
   std::unique_ptr<Catalog> catalog;
@@ -42,7 +42,7 @@ std::vector<std::string> device_paths(const std::string& state) {
   return {state + "/.."};
 }
 
-Result<void> open_catalog(Opened& opened, bool repair, std::string& problem) {
+Result<void> open_catalog(OpenedState& opened, bool repair, std::string& problem) {
   const std::string path = opened.state->database_path();
   std::unique_ptr<Store> store =
       TRY(RocksdbStore::open(path, RocksdbOptions{}, /*create=*/false, &problem));
@@ -58,7 +58,7 @@ Result<void> open_catalog(Opened& opened, bool repair, std::string& problem) {
   return {};
 }
 
-Result<void> open_devices(Opened& opened, std::string& problem) {
+Result<void> open_devices(OpenedState& opened, std::string& problem) {
   problem =
       fmt::format("{}: the database's own records do not read", opened.state->database_path());
   const DeviceUuid owner = TRY(opened.catalog->uuid());
@@ -91,7 +91,7 @@ Result<void> open_devices(Opened& opened, std::string& problem) {
   return {};
 }
 
-Result<void> open_all(const FsckOptions& options, Opened& opened, std::string& problem) {
+Result<void> open_all(const FsckOptions& options, OpenedState& opened, std::string& problem) {
   opened.state = std::make_unique<StateDir>(
       TRY(StateDir::open(options.state, StateDir::IfMissing::kFail, problem)));
   opened.state->keep();  // whatever is in it
@@ -118,7 +118,7 @@ int sum_up(const CheckSummary& summary, bool repair, std::FILE* out) {
 }  // namespace
 
 FsckResult run_fsck(const FsckOptions& options, std::FILE* out) {
-  Opened opened;
+  OpenedState opened;
   std::string problem;
   if (const Result<void> done = open_all(options, opened, problem); !done.ok()) {
     std::fprintf(out, "kvcachefs fsck: %s\n", problem.c_str());

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fs/config.h"
+#include "fs/refuse.h"
 
 namespace kvcachefs {
 namespace {
@@ -58,11 +59,6 @@ std::string with_dashes(std::string_view name) {
   std::string out(name);
   std::replace(out.begin(), out.end(), '_', '-');
   return out;
-}
-
-Error refuse(std::string& problem, std::string text) {
-  problem = std::move(text);
-  return fail(EINVAL, "mount options");
 }
 
 Result<void> apply_setting_word(std::string_view word, std::string_view name, bool has_value,

@@ -11,7 +11,6 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <fstream>
 
@@ -19,19 +18,14 @@
 #include "backend/base/log.h"
 #include "backend/base/unique_fd.h"
 #include "fs/mount_table.h"
+#include "fs/refuse.h"
 #include "fs/state_dir.h"
 
 namespace kvcachefs {
 namespace {
 
-constexpr std::chrono::milliseconds kAnswerPatience = std::chrono::seconds{5};
 // Mounts stacked on one point by repeated crashes; more than that is something else's doing.
 constexpr int kMaxStacked = 16;
-
-Error refuse(std::string& problem, int code, std::string text) {
-  problem = std::move(text);
-  return fail(code, "mount");
-}
 
 bool may_administrate() noexcept {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
@@ -66,23 +60,26 @@ Result<void> detach_dead(const std::string& mountpoint, const Note& note,
     const auto entry = mount_on(table, mountpoint);
     if (!entry || !entry->is_ours()) {
       return refuse(
-          problem, ENOTCONN,
+          problem,
           fmt::format("mount point: {}: a dead mount of {} is there: umount {}", mountpoint,
-                      entry ? entry->type : "another filesystem", mountpoint));
+                      entry ? entry->type : "another filesystem", mountpoint),
+          ENOTCONN);
     }
     if (::umount2(mountpoint.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0) {
       const int code = errno;
-      return refuse(problem, code,
+      return refuse(problem,
                     fmt::format("mount point: {}: a dead mount cannot be taken away: "
                                 "{}: umount -l {}",
-                                mountpoint, std::strerror(code), mountpoint));
+                                mountpoint, std::strerror(code), mountpoint),
+                    code);
     }
     log_warn("mount event=took_over_dead_mount mountpoint={}", mountpoint);
     note(fmt::format("{}: a mount left by a daemon that had died was taken away", mountpoint));
   }
-  return refuse(problem, EBUSY,
+  return refuse(problem,
                 fmt::format("mount point: {}: too many dead mounts: umount -l {}", mountpoint,
-                            mountpoint));
+                            mountpoint),
+                EBUSY);
 }
 
 }  // namespace
@@ -90,16 +87,18 @@ Result<void> detach_dead(const std::string& mountpoint, const Note& note,
 Result<void> check_privileges(bool allow_other, std::string& problem) {
   if (allow_other && ::geteuid() != 0 && !users_may_allow_other()) {
     return refuse(
-        problem, EACCES,
+        problem,
         "--allow-other: a user may not: put user_allow_other into /etc/fuse.conf, or mount "
-        "as root");
+        "as root",
+        EACCES);
   }
   if (!may_administrate()) {
     return refuse(
-        problem, EPERM,
+        problem,
         fmt::format("mount: uid {} lacks CAP_SYS_ADMIN: run as root, in a container with "
                     "--cap-add SYS_ADMIN",
-                    ::geteuid()));
+                    ::geteuid()),
+        EPERM);
   }
   const UniqueFd device{::open("/dev/fuse", O_RDWR | O_CLOEXEC)};
   if (device) return {};
@@ -107,8 +106,8 @@ Result<void> check_privileges(bool allow_other, std::string& problem) {
   const char* fix = code == EPERM || code == EACCES
                         ? "allow it, in a container with --device /dev/fuse"
                         : "modprobe fuse, in a container --device /dev/fuse";
-  return refuse(problem, code,
-                fmt::format("mount: /dev/fuse: {}: {}", std::strerror(code), fix));
+  return refuse(problem, fmt::format("mount: /dev/fuse: {}: {}", std::strerror(code), fix),
+                code);
 }
 
 Result<void> take_mount_point(const std::string& mountpoint, AnswerProbe& probe,
@@ -120,31 +119,34 @@ Result<void> take_mount_point(const std::string& mountpoint, AnswerProbe& probe,
       TRY(detach_dead(mountpoint, note, problem));
     } else if (code == ETIMEDOUT) {
       return refuse(
-          problem, code,
+          problem,
           fmt::format("mount point: {}: what is mounted there does not answer: umount -l {}",
-                      mountpoint, mountpoint));
+                      mountpoint, mountpoint),
+          code);
     } else {
-      return refuse(problem, code,
+      return refuse(problem,
                     fmt::format("mount point: {}: {}: {}", mountpoint, std::strerror(code),
                                 code == ENOENT ? "make the directory first: mkdir -p"
-                                               : "name another directory"));
+                                               : "name another directory"),
+                    code);
     }
   }
   struct stat status;
   if (::lstat(mountpoint.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
-    return refuse(
-        problem, ENOTDIR,
-        fmt::format("mount point: {}: not a directory: name a directory", mountpoint));
+    return refuse(problem,
+                  fmt::format("mount point: {}: not a directory: name a directory", mountpoint),
+                  ENOTDIR);
   }
   const auto table = TRY(read_mount_table());
   const auto entry = mount_on(table, mountpoint);
   if (entry && entry->is_ours()) {
     const pid_t holder = FileLock::holder(lock_path_of(state_of(*entry)));
     return refuse(
-        problem, EBUSY,
+        problem,
         fmt::format("mount point: {}: kvcachefs is mounted there already (pid {}): kvcachefs "
                     "umount {}",
-                    mountpoint, holder, mountpoint));
+                    mountpoint, holder, mountpoint),
+        EBUSY);
   }
   return {};
 }

@@ -18,7 +18,7 @@ namespace {
 bool is_octal(char c) { return c >= '0' && c <= '7'; }
 
 // The kernel writes space, tab, newline and backslash as \ooo.
-std::string unescape(std::string_view text) {
+std::string unescape_octal(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\\' && i + 3 < text.size() && is_octal(text[i + 1]) &&
@@ -63,13 +63,14 @@ std::optional<MountEntry> parse_line(std::string_view line) {
   if (dash + 2 >= words.size()) return std::nullopt;
   const auto device = parse_device(words[2]);
   if (!device) return std::nullopt;
-  return MountEntry{.device = *device,
-                    .root = unescape(words[3]),
-                    .point = unescape(words[4]),
-                    .options = std::string(words[5]),
-                    .type = unescape(words[dash + 1]),
-                    .source = unescape(words[dash + 2]),
-                    .super_options = dash + 3 < words.size() ? unescape(words[dash + 3]) : ""};
+  return MountEntry{
+      .device = *device,
+      .root = unescape_octal(words[3]),
+      .point = unescape_octal(words[4]),
+      .options = std::string(words[5]),
+      .type = unescape_octal(words[dash + 1]),
+      .source = unescape_octal(words[dash + 2]),
+      .super_options = dash + 3 < words.size() ? unescape_octal(words[dash + 3]) : ""};
 }
 
 }  // namespace

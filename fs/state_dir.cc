@@ -12,15 +12,11 @@
 #include <utility>
 
 #include "backend/base/units.h"
+#include "fs/refuse.h"
 #include "metadata/rocksdb_store.h"
 
 namespace kvcachefs {
 namespace {
-
-Error refuse(std::string& problem, int code, std::string text) {
-  problem = std::move(text);
-  return fail(code, "state directory");
-}
 
 // For the database's logs and tables to begin with.
 constexpr std::uint64_t kLeastFreeSpace = 16 * kMiB;
@@ -44,8 +40,9 @@ const char* fix_for(int code) {
 
 Error refuse_call(std::string& problem, int code, const std::string& path) {
   return refuse(
-      problem, code,
-      fmt::format("state directory: {}: {}: {}", path, std::strerror(code), fix_for(code)));
+      problem,
+      fmt::format("state directory: {}: {}: {}", path, std::strerror(code), fix_for(code)),
+      code);
 }
 
 // Looks at the open directory, so that what was checked is what is used.
@@ -54,17 +51,19 @@ Result<void> check(int fd, const std::string& path, std::string& problem) {
   if (::fstat(fd, &status) != 0) return refuse_call(problem, errno, path);
   if (status.st_uid != ::geteuid()) {
     return refuse(
-        problem, EPERM,
+        problem,
         fmt::format("state directory: {}: belongs to uid {}: chown {} it, or name another "
                     "with --state",
-                    path, status.st_uid, ::geteuid()));
+                    path, status.st_uid, ::geteuid()),
+        EPERM);
   }
   if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     return refuse(
-        problem, EPERM,
+        problem,
         fmt::format("state directory: {}: other users may write to it (mode {:04o}), so "
                     "it cannot be trusted: look at what is in it, then chmod 0700 it",
-                    path, status.st_mode & 07777));
+                    path, status.st_mode & 07777),
+        EPERM);
   }
   return {};
 }
@@ -127,16 +126,18 @@ Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
     const int code = errno;
     if (code == ENOENT) {
       return refuse(
-          problem, ENOENT,
+          problem,
           fmt::format("state directory: {}: there is none: name the one that the mount "
                       "was given",
-                      path));
+                      path),
+          ENOENT);
     }
     if (code == ENOTDIR || code == ELOOP) {
-      return refuse(problem, code,
+      return refuse(problem,
                     fmt::format("state directory: {}: not a directory: name another "
                                 "with --state",
-                                path));
+                                path),
+                    code);
     }
     return refuse_call(problem, code, path);
   }
@@ -145,16 +146,18 @@ Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
   // Nothing is changed, or left behind, in a directory that is none of ours.
   if (::faccessat(fd.get(), "db", F_OK, 0) != 0) {
     if (if_missing == IfMissing::kFail) {
-      return refuse(problem, ENOENT,
+      return refuse(problem,
                     fmt::format("state directory: {}: no metadata database in it: name the "
                                 "one that the mount was given",
-                                path));
+                                path),
+                    ENOENT);
     }
     if (const std::string other = foreign_entry(path); !other.empty()) {
-      return refuse(problem, ENOTEMPTY,
+      return refuse(problem,
                     fmt::format("state directory: {}: holds other things ({:?}): name one that "
                                 "is empty, or not there yet",
-                                path, other));
+                                path, other),
+                    ENOTEMPTY);
     }
   }
   if (if_missing == IfMissing::kCreate) TRY(close_to_others(fd.get(), path, problem));
@@ -164,20 +167,22 @@ Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
   if (if_missing == IfMissing::kCreate && !RocksdbStore::exists(state.database_path()) &&
       ::fstatvfs(fd.get(), &space) == 0 && space.f_bavail * space.f_frsize < kLeastFreeSpace) {
     return refuse(
-        problem, ENOSPC,
+        problem,
         fmt::format("state directory: {}: No space left: free at least {}, or name another "
                     "with --state",
-                    path, format_size(kLeastFreeSpace)));
+                    path, format_size(kLeastFreeSpace)),
+        ENOSPC);
   }
   pid_t holder = 0;
   auto lock = FileLock::acquire(lock_path_of(path), &holder);
   if (!lock) {
     if (lock.error().code == EBUSY) {
       return refuse(
-          problem, EBUSY,
+          problem,
           fmt::format("state directory: {}: in use by kvcachefs with pid {}: unmount that "
                       "one first, or name another with --state",
-                      path, holder));
+                      path, holder),
+          EBUSY);
     }
     return refuse_call(problem, lock.error().code, path);
   }

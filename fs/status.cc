@@ -13,6 +13,7 @@
 #include "backend/base/random.h"
 #include "backend/base/units.h"
 #include "backend/device_writes.h"
+#include "fs/control_json.h"
 #include "metadata/free_space.h"
 
 namespace kvcachefs {
@@ -22,11 +23,6 @@ using nlohmann::json;
 
 // Below this share of free space a tier is worth a word.
 constexpr double kLowSpace = 0.05;
-
-template <class T>
-json or_null(const std::optional<T>& value) {
-  return value ? json(*value) : json(nullptr);
-}
 
 // On a device that is not well nothing goes, and what is there is all it holds.
 json budget_json(const DeviceRoom& room, bool is_well) {

@@ -26,7 +26,7 @@ struct FindArguments {
   bool json = false;
 };
 
-void show_file(const json& object) {
+void show_found(const json& object) {
   print_out("{}\n  {}\n  {}, inode {}, {} old, last use {}\n", visible(text_in(object, "path")),
             series_text(object), format_size(count_in(object, "size")),
             count_in(object, "inode"), ago(number_in(object, "created")),
@@ -96,7 +96,7 @@ Result<void> show(QuerySource& source, const FoundWord& found, bool as_json,
         if (as_json) {
           print_out("{}\n", line_of(object));
         } else {
-          show_file(object);
+          show_found(object);
         }
         return true;
       },

@@ -22,8 +22,6 @@ namespace {
 
 // Of one operation.
 constexpr std::chrono::milliseconds kEach = std::chrono::seconds{10};
-// Of a directory's filesystem, before it is opened.
-constexpr std::chrono::milliseconds kAnswerPatience = std::chrono::seconds{5};
 // As mounts see it.
 constexpr std::chrono::seconds kSilentAfter{15};
 

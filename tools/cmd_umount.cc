@@ -28,7 +28,6 @@ namespace {
 // Longer than the daemon takes to end by itself, as long as nobody uses the mount.
 constexpr std::chrono::milliseconds kEndPatience = std::chrono::seconds{120};
 constexpr int kEndPollMs = 200;
-constexpr std::chrono::milliseconds kAnswerPatience = std::chrono::seconds{5};
 // For a daemon that has not answered: it may have been in the middle of its end.
 constexpr std::chrono::milliseconds kHungPatience = std::chrono::seconds{1};
 // The kernel lets go of a file, or of what an ended process had, a moment after its user.
@@ -40,7 +39,7 @@ struct UmountArguments {
   bool lazy = false;
 };
 
-int refuse(std::string_view problem) {
+int give_up(std::string_view problem) {
   complain(problem);
   return kExitFailed;
 }
@@ -96,7 +95,7 @@ int detach(const FoundMount& mount, int flags) {
 // The daemon has died: what is left is its entry in the mount table.
 int clean_up_dead(const FoundMount& mount) {
   if (::umount2(mount.entry.point.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0) {
-    return refuse(
+    return give_up(
         fmt::format("umount: {}: {}: run as root", mount.entry.point, std::strerror(errno)));
   }
   print_out("kvcachefs: {}: its daemon had died; the mount point is free again\n",
@@ -108,12 +107,12 @@ int report_failure(const FoundMount& mount, int code) {
   const std::string& point = mount.entry.point;
   switch (code) {
     case EBUSY:
-      return refuse(fmt::format("umount: {}: busy, used by {}: end them, or use --lazy", point,
-                                users_of(mount.entry.device)));
+      return give_up(fmt::format("umount: {}: busy, used by {}: end them, or use --lazy", point,
+                                 users_of(mount.entry.device)));
     case EPERM:
-      return refuse(fmt::format("umount: {}: not permitted: run as root", point));
+      return give_up(fmt::format("umount: {}: not permitted: run as root", point));
     default:
-      return refuse(
+      return give_up(
           fmt::format("umount: {}: {}: see findmnt {}", point, std::strerror(code), point));
   }
 }
@@ -126,7 +125,7 @@ int report_survivor(const FoundMount& mount, bool lazy) {
               mount.daemon, users_of(mount.entry.device));
     return kExitOk;
   }
-  return refuse(
+  return give_up(
       fmt::format("umount: {}: unmounted, but pid {} still serves {}: end them, or stop it "
                   "with kill {}",
                   point, mount.daemon, users_of(mount.entry.device), mount.daemon));
@@ -143,10 +142,10 @@ int report_hung(const FoundMount& mount) {
 
 int umount(const UmountArguments& arguments) {
   auto probe = AnswerProbe::prepare();
-  if (!probe) return refuse("umount: no process can be started: end some");
+  if (!probe) return give_up("umount: no process can be started: end some");
   std::string problem;
   const auto mount = find_mount(arguments.path, FindMount::kExactly, problem);
-  if (!mount) return refuse(fmt::format("umount: {}", problem));
+  if (!mount) return give_up(fmt::format("umount: {}", problem));
   const std::string& point = mount->entry.point;
 
   const auto answers = probe->ask(point, kAnswerPatience);
@@ -157,7 +156,7 @@ int umount(const UmountArguments& arguments) {
   // Killed, and waiting for one who waits for it: what it served is aborted by that.
   if (hangs && end_stuck_daemon(mount->state, complain)) return clean_up_dead(*mount);
   if (hangs && !arguments.lazy) {
-    return refuse(
+    return give_up(
         fmt::format("umount: {}: its daemon (pid {}) does not answer: use --lazy, then kill "
                     "it",
                     point, mount->daemon));

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -14,8 +13,6 @@
 
 namespace kvcachefs {
 namespace {
-
-constexpr std::chrono::milliseconds kAnswerPatience = std::chrono::seconds{5};
 
 FoundMount found(const MountEntry& entry) {
   const std::string state = state_of(entry);

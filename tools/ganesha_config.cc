@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "backend/base/crc32c.h"
+#include "fs/refuse.h"
 
 namespace kvcachefs {
 namespace {
@@ -34,11 +35,6 @@ bool is_address(const std::string& text) {
   in6_addr parsed{};
   return ::inet_pton(AF_INET, text.c_str(), &parsed) == 1 ||
          ::inet_pton(AF_INET6, text.c_str(), &parsed) == 1;
-}
-
-Result<void> refuse(std::string& problem, std::string text) {
-  problem = std::move(text);
-  return fail(EINVAL, "export");
 }
 
 Result<void> check(const GaneshaExport& what, std::string& problem) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "fs/mount_options.h"
+#include "fs/refuse.h"
 
 namespace kvcachefs {
 namespace {
@@ -56,11 +57,6 @@ bool is_shown_by_fuse(std::string_view name) {
 
 bool says_nothing(std::string_view source) {
   return source.empty() || source == "none" || source == "kvcachefs" || source == "fuse";
-}
-
-Error refuse(std::string& problem, std::string text) {
-  problem = std::move(text);
-  return fail(EINVAL, "mount helper");
 }
 
 }  // namespace

@@ -27,7 +27,7 @@
 namespace kvcachefs {
 namespace {
 
-PoolStatus status_of(const struct stat& status) noexcept {
+PoolStatus from_stat(const struct stat& status) noexcept {
   const auto nanos = [](const timespec& time) {
     return static_cast<UnixNanos>(time.tv_sec) * kNanosPerSecond + time.tv_nsec;
   };
@@ -74,7 +74,7 @@ class HandleBuffer {
       file_handle) std::array<unsigned char, sizeof(file_handle) + MAX_HANDLE_SZ> memory_ = {};
 };
 
-std::optional<FileHandle> handle_of(int fd) noexcept {
+std::optional<FileHandle> file_handle_of(int fd) noexcept {
   HandleBuffer buffer;
   int mount = 0;
   if (::name_to_handle_at(fd, "", buffer.get(), &mount, AT_EMPTY_PATH) != 0)
@@ -90,11 +90,11 @@ UniqueFd open_handle(int root, const FileHandle& handle, int flags) noexcept {
 class DirFile : public PoolFile {
  public:
   DirFile(UniqueFd fd, const struct stat& status) : fd_(std::move(fd)) {
-    status_ = status_of(status);
+    status_ = from_stat(status);
   }
   // Opened when it is used.
   DirFile(const FileHandle& handle, const struct stat& status) : handle_(handle) {
-    status_ = status_of(status);
+    status_ = from_stat(status);
   }
   // A close may ask the server (NFS writes back, FUSE flushes) and have no end, and whoever lets go of the file last may
   // be somebody who must not wait. Only bytes that nobody has had synced must be there before he goes on.
@@ -141,7 +141,7 @@ class DirSession : public PoolSession {
     struct statfs filesystem {};
     const bool lasts =
         ::fstatfs(root_.get(), &filesystem) == 0 && filesystem.f_type != FUSE_SUPER_MAGIC;
-    const std::optional<FileHandle> own = lasts ? handle_of(root_.get()) : std::nullopt;
+    const std::optional<FileHandle> own = lasts ? file_handle_of(root_.get()) : std::nullopt;
     has_handles_ = own && open_handle(root_.get(), *own, O_RDONLY | O_DIRECTORY);
   }
 
@@ -155,9 +155,9 @@ class DirSession : public PoolSession {
     const UniqueFd fd = TRY(open_beneath(path, O_PATH | O_NOFOLLOW));
     struct stat status {};
     if (::fstat(fd.get(), &status) != 0) return fail_errno("pool: stat");
-    PoolFound found{.status = status_of(status), .file = nullptr};
+    PoolFound found{.status = from_stat(status), .file = nullptr};
     if (!has_handles_ || !S_ISREG(status.st_mode)) return found;
-    if (const std::optional<FileHandle> handle = handle_of(fd.get()))
+    if (const std::optional<FileHandle> handle = file_handle_of(fd.get()))
       found.file = std::make_shared<DirFile>(*handle, status);
     return found;
   }
@@ -165,7 +165,7 @@ class DirSession : public PoolSession {
   Result<PoolStatus> status(PoolFile& file, Deadline /*deadline*/) override {
     struct stat status {};
     if (::fstat(TRY(fd_of(file)), &status) != 0) return fail_errno("pool: stat");
-    return status_of(status);
+    return from_stat(status);
   }
 
   Result<PoolFilePtr> open(std::string_view path, Deadline /*deadline*/) override {
@@ -298,7 +298,7 @@ class DirSession : public PoolSession {
         [&](int directory, const PoolEntry& entry) {
           struct stat status {};
           if (::fstatat(directory, entry.name.data(), &status, AT_SYMLINK_NOFOLLOW) == 0)
-            return visit(entry, status_of(status));
+            return visit(entry, from_stat(status));
           if (errno == ENOENT || errno == ESTALE) return true;
           failed = fail_errno("pool: stat");
           return false;

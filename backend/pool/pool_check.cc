@@ -24,8 +24,8 @@ using Each = std::chrono::milliseconds;
 
 constexpr std::chrono::hours kSilent{1};
 constexpr std::size_t kMostAtOnce = 256;  // files that are removed in one call
-constexpr std::size_t kReadAtOnce = std::size_t{8} << 20;
-static_assert(kReadAtOnce % kPoolChunk == 0);
+constexpr std::size_t kComparedAtOnce = std::size_t{8} << 20;
+static_assert(kComparedAtOnce % kPoolChunk == 0);
 
 // It is gone, or is another one by now: mounts go on meanwhile.
 bool is_of_file(int code) noexcept {
@@ -89,7 +89,7 @@ Result<void> compare_bytes(PoolSession& session, const std::string& path, const 
   if (file->status().fileid != sums.fileid || size != sums.size)
     return fail(ESTALE, "pool: another file by now");
   std::vector<std::byte> buffer(
-      static_cast<std::size_t>(std::min<std::uint64_t>(size, kReadAtOnce)));
+      static_cast<std::size_t>(std::min<std::uint64_t>(size, kComparedAtOnce)));
   std::size_t chunk = 0;
   for (std::uint64_t offset = 0; offset < size;) {
     const std::span<std::byte> part(
@@ -119,10 +119,6 @@ Result<std::uint64_t> in_batches(const std::function<Result<Swept>(Deadline)>& s
   return files;
 }
 
-std::string service(std::string_view name) {
-  return std::string(kPoolService) + "/" + std::string(name);
-}
-
 std::optional<std::uint64_t> parse_record_name(std::string_view name) noexcept {
   std::uint64_t fileid = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), fileid, 16);
@@ -148,7 +144,7 @@ Result<std::uint64_t> sweep_records(PoolSession& session,
     return {};
   };
   TRY(walk(
-      session, service("sums"), visit, [](auto, auto) {}, each));
+      session, pool_service_path("sums"), visit, [](auto, auto) {}, each));
   return removed;
 }
 
@@ -222,7 +218,8 @@ Result<PoolGarbage> collect_pool_garbage(PoolSession& session, UnixNanos now, Ea
     return {};
   };
   const auto unseen = [&](const std::string&, const Error&) { garbage.all_seen = false; };
-  for (const std::string& top : {std::string{}, service("trash"), service("tmp")})
+  for (const std::string& top :
+       {std::string{}, pool_service_path("trash"), pool_service_path("tmp")})
     TRY(walk(session, top, visit, unseen, each));
   // A file that was not seen may stand there.
   if (garbage.all_seen) garbage.records = TRY(sweep_records(session, standing, now, each));
@@ -230,7 +227,7 @@ Result<PoolGarbage> collect_pool_garbage(PoolSession& session, UnixNanos now, Ea
 }
 
 Result<UnixNanos> pool_time(PoolSession& session, Deadline deadline) {
-  const std::string path = service("clock-" + format_uuid(random_uuid()));
+  const std::string path = pool_service_path("clock-" + format_uuid(random_uuid()));
   const Result<PoolFilePtr> made = write_anew(session, path, "now", PoolWrite::kNow, deadline);
   if (!made.ok() && (made.error().code == ENOSPC || made.error().code == EDQUOT)) {
     static_cast<void>(session.remove(path, deadline).ok());

@@ -291,8 +291,8 @@ void PoolClient::State::probe() {
   of(PoolClass::kDemand).posted.notify_one();
 }
 
-PoolClient::PoolClient(const std::string& name, Open open)
-    : state_(std::make_shared<State>(name, std::move(open))) {
+PoolClient::PoolClient(const std::string& thread_name, Open open)
+    : state_(std::make_shared<State>(thread_name, std::move(open))) {
   const std::lock_guard lock(state_->mutex);
   state_->since_ns = monotonic_now();
   for (const PoolClass group : kClasses) {

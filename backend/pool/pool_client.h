@@ -54,8 +54,8 @@ class PoolClient {
   // The same of one that nobody waits for, at the end.
   static constexpr std::chrono::milliseconds kEnd{1000};
 
-  // `open` opens a session; called from several threads. `name`: of the threads, 9 bytes of it.
-  PoolClient(const std::string& name, Open open);
+  // `open` opens a session; called from several threads. `thread_name`: 9 bytes of it.
+  PoolClient(const std::string& thread_name, Open open);
   // give_up(). Returns when the threads have ended, or are stuck: kEnd and kGrace later.
   ~PoolClient();
   PoolClient(const PoolClient&) = delete;

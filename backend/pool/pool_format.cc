@@ -83,17 +83,13 @@ std::uint64_t chunks_of(std::uint64_t size) noexcept {
   return size / kPoolChunk + (size % kPoolChunk != 0 ? 1 : 0);
 }
 
-std::string below_service(std::string_view path) {
-  return fmt::format("{}/{}", kPoolService, path);
-}
-
 std::int64_t seconds_of(UnixNanos now) noexcept {
   return std::max<std::int64_t>(now, 0) / kNanosPerSecond;
 }
 
 std::string trash_path(std::string_view directory, UnixNanos now, const Uuid& node,
                        std::uint64_t number) {
-  return below_service(
+  return pool_service_path(
       fmt::format("trash/{}/{}-{}-{}", directory, seconds_of(now), format_uuid(node), number));
 }
 
@@ -239,18 +235,22 @@ Result<PoolSums> decode_pool_sums(std::string_view bytes) {
   return sums;
 }
 
-std::string pool_superblock_path() { return below_service("pool"); }
+std::string pool_service_path(std::string_view path) {
+  return fmt::format("{}/{}", kPoolService, path);
+}
+
+std::string pool_superblock_path() { return pool_service_path("pool"); }
 
 std::string pool_node_path(const Uuid& node) {
-  return below_service(fmt::format("nodes/{}", format_uuid(node)));
+  return pool_service_path(fmt::format("nodes/{}", format_uuid(node)));
 }
 
 std::string pool_temporary_path(const Uuid& node, std::uint64_t number) {
-  return below_service(fmt::format("tmp/{}/{}", format_uuid(node), number));
+  return pool_service_path(fmt::format("tmp/{}/{}", format_uuid(node), number));
 }
 
 std::string pool_log_path(const Uuid& node, std::uint64_t log) {
-  return below_service(fmt::format("log/{}.{}", format_uuid(node), log));
+  return pool_service_path(fmt::format("log/{}.{}", format_uuid(node), log));
 }
 
 std::optional<std::uint64_t> parse_pool_log_name(std::string_view name, const Uuid& node) {
@@ -261,7 +261,7 @@ std::optional<std::uint64_t> parse_pool_log_name(std::string_view name, const Uu
 
 std::string pool_sums_path(std::uint64_t fileid) {
   // The low bits differ from file to file.
-  return below_service(fmt::format("sums/{:02x}/{:016x}", fileid & 0xff, fileid));
+  return pool_service_path(fmt::format("sums/{:02x}/{:016x}", fileid & 0xff, fileid));
 }
 
 std::string pool_trash_path(UnixNanos now, const Uuid& node, std::uint64_t number) {

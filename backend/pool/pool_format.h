@@ -17,7 +17,8 @@ namespace kvcachefs {
 
 inline constexpr std::uint32_t kPoolFormat = 2;
 inline constexpr std::string_view kPoolService = ".kvcachefs";
-inline constexpr std::size_t kPoolTextLimit = 4096;  // bytes of a superblock or a heartbeat
+inline constexpr std::uint32_t kPoolServiceMode = 0644;  // of the files there
+inline constexpr std::size_t kPoolTextLimit = 4096;      // bytes of a superblock or a heartbeat
 inline constexpr std::uint64_t kPoolChunk =
     256 * 1024;  // bytes of a file that have one checksum
 
@@ -98,6 +99,8 @@ inline constexpr std::size_t kMostPoolSums = (std::size_t{16} << 20) + 4096;
 
 // ---- where it stands, below the pool's directory
 
+// Of what is below kPoolService.
+[[nodiscard]] std::string pool_service_path(std::string_view path);
 [[nodiscard]] std::string pool_superblock_path();
 [[nodiscard]] std::string pool_node_path(const Uuid& node);
 [[nodiscard]] std::string pool_temporary_path(const Uuid& node, std::uint64_t number);

@@ -12,12 +12,11 @@
 namespace kvcachefs {
 namespace {
 
-constexpr std::uint32_t kServiceMode = 0644;
 // Records of a log that are read at once.
-constexpr std::size_t kReadAtOnce = 64 * 1024;
+constexpr std::size_t kLogReadAtOnce = 64 * 1024;
 constexpr std::size_t kMostMembers = 4096;
 constexpr std::uint64_t kMostLogsAtOnce = 16;
-static_assert(kReadAtOnce % kPoolLogRecordBytes == 0);
+static_assert(kLogReadAtOnce % kPoolLogRecordBytes == 0);
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
@@ -45,17 +44,13 @@ bool is_of_room(const Error& error) noexcept {
   return error.code == ENOSPC || error.code == EDQUOT;
 }
 
-std::string service(std::string_view name) {
-  return std::string(kPoolService) + "/" + std::string(name);
-}
-
 }  // namespace
 
 Result<PoolSuperblock> join_pool(PoolSession& session, const Uuid& node, Deadline deadline) {
   const Result<PoolSuperblock> standing = read_superblock(session, deadline);
   if (standing.ok() || standing.error().code != ENOENT) return standing;
   for (const char* name : {"nodes", "log", "sums", "trash"})
-    TRY(make_directories(session, service(name), deadline));
+    TRY(make_directories(session, pool_service_path(name), deadline));
   const std::string temporary = pool_temporary_path(node, 0);
   TRY(make_directories(session, split_pool_path(temporary).first, deadline));
   const PoolSuperblock superblock{.pool = random_uuid()};
@@ -116,7 +111,7 @@ Result<PoolMember> read_member(PoolSession& session, const Uuid& node, Deadline 
 Result<std::vector<PoolMember>> list_members(PoolSession& session, Deadline deadline) {
   std::vector<Uuid> nodes;
   TRY(session.list(
-      service("nodes"),
+      pool_service_path("nodes"),
       [&](const PoolEntry& entry) {
         if (const std::optional<Uuid> node = parse_uuid(entry.name)) nodes.push_back(*node);
         return nodes.size() < kMostMembers;
@@ -138,7 +133,7 @@ Result<std::vector<PoolMember>> list_members(PoolSession& session, Deadline dead
 Result<std::uint64_t> next_pool_log(PoolSession& session, const Uuid& node, Deadline deadline) {
   std::uint64_t next = 1;
   TRY(session.list(
-      service("log"),
+      pool_service_path("log"),
       [&](const PoolEntry& entry) {
         const std::optional<std::uint64_t> log = parse_pool_log_name(entry.name, node);
         if (log && *log < UINT64_MAX) next = std::max(next, *log + 1);
@@ -159,7 +154,7 @@ Result<void> PoolLogWriter::append(PoolSession& session, std::vector<PoolLogReco
   }
   if (file_ == nullptr) {
     Result<PoolFilePtr> file =
-        session.create(pool_log_path(node_, log_), kServiceMode, deadline);
+        session.create(pool_log_path(node_, log_), kPoolServiceMode, deadline);
     // One that is there is of somebody's who was thought to have given up.
     if (!file.ok() && file.error().code == EEXIST) give_up_log();
     if (!file.ok()) return file.error();
@@ -226,7 +221,7 @@ Result<bool> PoolLogReader::read_log(PoolSession& session,
     file_ = std::move(file).value();
   }
   bool whole = true;
-  std::string bytes(kReadAtOnce, '\0');
+  std::string bytes(kLogReadAtOnce, '\0');
   while (true) {
     const Result<std::size_t> got =
         session.read(*file_, at_, std::as_writable_bytes(std::span(bytes)), deadline);

@@ -64,12 +64,6 @@ Result<std::vector<std::string>> list_some(PoolSession& session, const std::stri
   return found;
 }
 
-Result<void> remove_if_there(PoolSession& session, const std::string& path, Deadline deadline) {
-  const Result<void> removed = session.remove(path, deadline);
-  if (!removed.ok() && !is_gone(removed.error())) return removed;
-  return {};
-}
-
 // A file whose time is over, and then its checksums, if they are its own: a server gives the number of a removed file to
 // the next one, whose checksums may stand there by now.
 Result<void> remove_trash(PoolSession& session, const std::string& path, Deadline deadline) {
@@ -124,7 +118,7 @@ Result<void> put_into_trash(PoolSession& session, std::string_view path, std::ui
 
 Result<Swept> sweep_trash(PoolSession& session, UnixNanos before, std::size_t most,
                           Deadline deadline) {
-  const std::string trash = std::string(kPoolService) + "/trash";
+  const std::string trash = pool_service_path("trash");
   const auto limit =
       static_cast<std::uint64_t>(std::max<std::int64_t>(before, 0) / kNanosPerSecond);
   const Allowance allowance(deadline);

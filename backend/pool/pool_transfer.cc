@@ -16,7 +16,6 @@ static_assert(PoolSession::kMostAtOnce % kPoolChunk == 0);
 // A server that starts anew again and again takes nothing.
 constexpr int kWriteTries = 3;
 constexpr std::uint32_t kDirectoryMode = 0755;
-constexpr std::uint32_t kServiceMode = 0644;
 // Of the name of a temporary that becomes a record of checksums.
 constexpr const char* kSumsSuffix = ".sums";
 
@@ -152,13 +151,6 @@ Result<void> write_sums(PoolSession& session, const PoolSums& sums,
       session, path, [&] { return session.rename(temporary, path, deadline); }, deadline);
 }
 
-Result<void> remove_if_there(PoolSession& session, const std::string& path, Deadline deadline) {
-  const Result<void> removed = session.remove(path, deadline);
-  if (!removed.ok() && !is_missing(removed.error()) && removed.error().code != ESTALE)
-    return removed;
-  return {};
-}
-
 PoolSums sums_of(const PoolSource& source, const PoolStatus& status) {
   return {.fileid = status.fileid,
           .path_hash = pool_path_hash(source.path),
@@ -236,14 +228,21 @@ Result<Published> link_into_place(PoolSession& session, PoolFile& file,
 
 Result<PoolFilePtr> write_anew(PoolSession& session, std::string_view path,
                                std::string_view bytes, PoolWrite when, Deadline deadline) {
-  Result<PoolFilePtr> file = session.create(path, kServiceMode, deadline);
+  Result<PoolFilePtr> file = session.create(path, kPoolServiceMode, deadline);
   if (!file.ok() && file.error().code == EEXIST) {
     TRY(session.remove(path, deadline));
-    file = session.create(path, kServiceMode, deadline);
+    file = session.create(path, kPoolServiceMode, deadline);
   }
   if (!file.ok()) return file.error();
   TRY(session.write(**file, 0, std::as_bytes(std::span(bytes)), when, deadline));
   return file;
+}
+
+Result<void> remove_if_there(PoolSession& session, std::string_view path, Deadline deadline) {
+  const Result<void> removed = session.remove(path, deadline);
+  if (!removed.ok() && !is_missing(removed.error()) && removed.error().code != ESTALE)
+    return removed;
+  return {};
 }
 
 Result<void> make_directories(PoolSession& session, std::string_view path, Deadline deadline,

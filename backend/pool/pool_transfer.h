@@ -140,6 +140,10 @@ struct Fetched {
                                              std::string_view bytes, PoolWrite when,
                                              Deadline deadline);
 
+// What is gone by then is removed.
+[[nodiscard]] Result<void> remove_if_there(PoolSession& session, std::string_view path,
+                                           Deadline deadline);
+
 // The directory and all above it. One that is there is success; the others are added to `made`, unless that is null.
 [[nodiscard]] Result<void> make_directories(PoolSession& session, std::string_view path,
                                             Deadline deadline,

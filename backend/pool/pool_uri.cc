@@ -16,7 +16,7 @@ bool take_prefix(std::string_view& text, std::string_view prefix) noexcept {
 }
 
 template <class Number>
-Result<Number> number_of(std::string_view text) {
+Result<Number> option_number(std::string_view text) {
   Number number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size() || text.empty())
@@ -70,13 +70,13 @@ Result<void> take_option(PoolUri& uri, std::string_view option) {
   const std::string_view value =
       equals == option.npos ? std::string_view{} : option.substr(equals + 1);
   if (name == "nfsport" || name == "mountport") {
-    const auto port = TRY(number_of<std::uint16_t>(value));
+    const auto port = TRY(option_number<std::uint16_t>(value));
     if (port == 0) return fail(EINVAL, "a port is 1 to 65535");
     (name == "nfsport" ? uri.nfs_port : uri.mount_port) = port;
   } else if (name == "uid") {
-    uri.uid = TRY(number_of<std::uint32_t>(value));
+    uri.uid = TRY(option_number<std::uint32_t>(value));
   } else if (name == "gid") {
-    uri.gid = TRY(number_of<std::uint32_t>(value));
+    uri.gid = TRY(option_number<std::uint32_t>(value));
   } else if (name == "version") {
     if (value != "3") return fail(EINVAL, "of NFS only version=3 is spoken");
   } else {

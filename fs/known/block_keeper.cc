@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::chrono::minutes kWriteEvery{1};
 // Rows at a time: an iterator over all of them would hold back the database's cleaning.
-constexpr std::size_t kBatch = 4096;
+constexpr std::size_t kRowBatch = 4096;
 constexpr std::size_t kWriteBatch = 1024;
 constexpr std::size_t kListBatch = 256;
 // Paths have 4096 bytes.
@@ -89,7 +89,7 @@ void BlockKeeper::restore() {
             learner.restore(block, snapshot_in(record), core_.knowledge.now());
           }
           after = block;
-          return ++count < kBatch;
+          return ++count < kRowBatch;
         },
         [](const std::string& what) {
           log_error("{} does not read: run kvcachefs fsck", what);
@@ -100,7 +100,7 @@ void BlockKeeper::restore() {
                 walked.error().code);
       break;
     }
-    if (count < kBatch) break;
+    if (count < kRowBatch) break;
   }
   learner.restored();
   if (rows > 0) log_info("order event=restored blocks={}", rows);

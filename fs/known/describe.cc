@@ -10,7 +10,7 @@ namespace {
 // Most files have one name. One that many sessions link has more of them than are looked at here;
 // the index of prefix hashes leads to it.
 constexpr std::size_t kFirstLinks = 16;
-constexpr std::size_t kBatch = 256;
+constexpr std::size_t kNameBatch = 256;
 
 bool is_number(std::uint64_t block, InodeNumber directory, std::string_view name) {
   return block_number(directory, name) == block;
@@ -70,12 +70,12 @@ Result<std::optional<ObjectInfo>> Describer::by_block(std::uint64_t block,
   }
   std::optional<PrefixName> after;
   while (!record.hash.empty()) {
-    std::vector<PrefixName> rows = TRY(catalog_.list_prefix(record.hash, after, kBatch));
+    std::vector<PrefixName> rows = TRY(catalog_.list_prefix(record.hash, after, kNameBatch));
     for (const PrefixName& row : rows) {
       if (is_number(block, row.parent, row.name))
         return describe(row.parent, row.name, record.inode, &record);
     }
-    if (rows.size() < kBatch) break;
+    if (rows.size() < kNameBatch) break;
     after = std::move(rows.back());
   }
   return std::optional<ObjectInfo>{};
@@ -89,7 +89,7 @@ Result<std::optional<ObjectInfo>> Describer::by_name(InodeNumber directory,
 }
 
 Result<std::optional<ObjectInfo>> Describer::by_inode(InodeNumber inode) {
-  for (const auto& [directory, name] : TRY(catalog_.list_links(inode, kBatch))) {
+  for (const auto& [directory, name] : TRY(catalog_.list_links(inode, kNameBatch))) {
     std::optional<ObjectInfo> info = TRY(describe(directory, name, inode, nullptr));
     if (info) return info;
   }

@@ -10,7 +10,7 @@ namespace kvcachefs {
 namespace {
 
 // Rows at a time: an iterator over all of them would hold back the database's cleaning.
-constexpr std::size_t kBatch = 4096;
+constexpr std::size_t kRowsAtOnce = 4096;
 // Between two walks: whoever tells a thousand directories something causes few.
 constexpr std::chrono::seconds kPause{1};
 // Between two times at which the sums are written down: what a crash makes the next run miss.
@@ -82,7 +82,8 @@ void ObjectWalk::stop() {
 Result<void> ObjectWalk::take_unsealed() {
   InodeNumber after = 0;
   while (true) {
-    const std::vector<InodeNumber> numbers = TRY(core_.catalog.list_unsealed(after, kBatch));
+    const std::vector<InodeNumber> numbers =
+        TRY(core_.catalog.list_unsealed(after, kRowsAtOnce));
     if (numbers.empty()) return {};
     after = numbers.back();
     for (const InodeNumber number : numbers) {
@@ -166,7 +167,7 @@ void ObjectWalk::run() {
 Result<void> ObjectWalk::pass() {
   ObjectCount& objects = core_.catalog.object_count();
   while (!ending_) {
-    const std::vector<ObjectPlace> found = TRY(core_.catalog.list_objects(last_, kBatch));
+    const std::vector<ObjectPlace> found = TRY(core_.catalog.list_objects(last_, kRowsAtOnce));
     for (const ObjectPlace& place : found) {
       if (ending_) return {};
       count(place);
@@ -176,7 +177,7 @@ Result<void> ObjectWalk::pass() {
       objects.passed(last_, found);
       core_.budget.usage().passed(last_);
     }
-    if (found.size() == kBatch) continue;
+    if (found.size() == kRowsAtOnce) continue;
     last_ = kNoObject;
     if (passes_ == 0) {
       objects.passed_all();

@@ -15,7 +15,7 @@
 namespace kvcachefs {
 namespace {
 
-constexpr std::size_t kBatch = 1024;
+constexpr std::size_t kInodesAtOnce = 1024;
 
 Result<std::string> mount_ids(Core& core) {
   std::string ids;
@@ -84,7 +84,8 @@ Result<std::uint64_t> settle(Core& core, bool machine_crashed, std::uint64_t& dr
   std::uint64_t kept = 0;
   InodeNumber after = 0;
   while (true) {
-    const std::vector<InodeNumber> numbers = TRY(core.catalog.list_unsealed(after, kBatch));
+    const std::vector<InodeNumber> numbers =
+        TRY(core.catalog.list_unsealed(after, kInodesAtOnce));
     if (numbers.empty()) return kept;
     after = numbers.back();
     for (const InodeNumber number : numbers) {

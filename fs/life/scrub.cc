@@ -11,7 +11,7 @@ namespace kvcachefs {
 namespace {
 
 // How often it looks whether opens are still being verified.
-constexpr std::chrono::milliseconds kYield{20};
+constexpr std::chrono::milliseconds kScrubYield{20};
 
 }  // namespace
 
@@ -85,7 +85,8 @@ bool Scrubber::may_read(std::uint64_t bytes) {
     const Clock::time_point now = Clock::now();
     const bool yields = bytes > 0 && verifier_.is_busy();
     if (!yields && (bytes == 0 || next_read_ <= now)) break;
-    changed_.wait_until(lock, yields ? now + kYield : next_read_, [this] { return stopping_; });
+    changed_.wait_until(lock, yields ? now + kScrubYield : next_read_,
+                        [this] { return stopping_; });
   }
   if (bytes > 0) {
     const std::chrono::duration<double> turn(static_cast<double>(bytes) /

@@ -13,7 +13,7 @@ namespace kvcachefs {
 namespace {
 
 // How often a thread looks whether opens are still being verified; and after memory and what is unused.
-constexpr std::chrono::milliseconds kYield{2};
+constexpr std::chrono::milliseconds kStageYield{2};
 constexpr std::chrono::seconds kLook{1};
 // Of the memory that is available.
 constexpr std::uint64_t kShareOfMemory = 4;
@@ -106,7 +106,7 @@ std::optional<Stager::Hint> Stager::wait_for_hint() {
     if (!has_something) {
       changed_.wait(lock);
     } else if (!waiting_.empty() && must_yield) {
-      changed_.wait_for(lock, kYield);
+      changed_.wait_for(lock, kStageYield);
     } else {
       changed_.wait_for(lock, kLook);
     }

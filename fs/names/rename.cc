@@ -9,10 +9,9 @@
 #include "fs/node/attributes.h"
 
 namespace kvcachefs {
-namespace {
 
 // What a rename changes; the records are copies until the commit.
-struct Changes {
+struct RenameChanges {
   std::vector<std::pair<Inode*, InodeRecord>> records;
 
   InodeRecord& of(Inode& inode) {
@@ -29,9 +28,11 @@ struct Changes {
   }
 };
 
+namespace {
+
 // A rename of a file that was never published publishes it, in the same commit: a crash shows
 // either neither or both.
-Result<void> publish_with(Core& core, Inode& inode, Changes& changes, Edit& edit) {
+Result<void> publish_with(Core& core, Inode& inode, RenameChanges& changes, Edit& edit) {
   TRY(check_written(inode));
   if (!is_unsealed(inode.record.state)) return {};
   Tier* tier = TRY(core.devices->of(inode));
@@ -48,7 +49,7 @@ InodeNumber directory_or_none(const Inode& inode) {
 // The hash has its file already, and keeps it: the second copy loses this name and nothing else
 // changes.
 void give_way(Inode& second, const std::string_view name, const DentryRecord& source,
-              Inode& from_dir, UnixNanos now, Changes& changes, Edit& edit) {
+              Inode& from_dir, UnixNanos now, RenameChanges& changes, Edit& edit) {
   edit.remove_dentry(from_dir.number, name, source);
   InodeRecord& gone = changes.of(second);
   --gone.nlink;
@@ -115,7 +116,7 @@ struct Namespace::Renaming {
 
   bool to_hash = false;  // a prefix file in the making
   UnixNanos now = 0;
-  Changes changes = {};
+  RenameChanges changes = {};
   Edit edit = {};
   bool replaced_object = false;
   // Blocks that lost their names; 0: none.
@@ -247,7 +248,7 @@ void Namespace::note_tenant(Inode& inode, TenantSlot tenant) {
 }
 
 Result<void> Namespace::move_names(Renaming& call) {
-  Changes& changes = call.changes;
+  RenameChanges& changes = call.changes;
   Edit& edit = call.edit;
   Inode& moved = *call.moved;
   Inode* const replaced = call.replaced.get();

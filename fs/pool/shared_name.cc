@@ -9,11 +9,12 @@ namespace {
 // Lists of links to files that are shared themselves (fs/names/native_map.h).
 constexpr std::string_view kSessions = "session";
 
-bool is_below(std::string_view path, std::string_view top) noexcept {
-  return path.starts_with(top) && (path.size() == top.size() || path[top.size()] == '/');
-}
-
 }  // namespace
+
+bool is_below(std::string_view path, std::string_view top) noexcept {
+  return top.empty() ||
+         (path.starts_with(top) && (path.size() == top.size() || path[top.size()] == '/'));
+}
 
 std::optional<SharedName> shared_name(Knowledge& knowledge, InodeNumber directory,
                                       std::string_view name) {

@@ -18,8 +18,11 @@ struct SharedName {
   bool is_block = false;
 };
 
-// nullopt: it stays on this node (temporaries and what is below them, session/, what is too deep), or its directory is gone. Not under an
-// inode's lock.
+// Whether the path is `top` or leads through it; all paths do through "".
+[[nodiscard]] bool is_below(std::string_view path, std::string_view top) noexcept;
+
+// nullopt: it stays on this node (temporaries and what is below them, session/, what is too deep), or its directory is
+// gone. Not under an inode's lock.
 [[nodiscard]] std::optional<SharedName> shared_name(Knowledge& knowledge, InodeNumber directory,
                                                     std::string_view name);
 // The same for an inode's first name: extra hard links stay on this node. Errors: EIO, EBADMSG.

@@ -13,11 +13,6 @@ constexpr std::size_t kBatch = 1024;
 // That are looked at, of each kind.
 constexpr std::size_t kMostSeen = 65'536;
 
-bool is_below(std::string_view path, std::string_view top) noexcept {
-  return top.empty() ||
-         (path.starts_with(top) && (path.size() == top.size() || path[top.size()] == '/'));
-}
-
 Result<bool> is_going_there(Core& core, std::string_view top, InodeNumber number,
                             bool is_sealed) {
   const auto shared = TRY(shared_name_of(core.catalog, core.knowledge, number));

@@ -23,12 +23,12 @@ namespace {
 using What = order::Note::What;
 using Names = std::vector<std::uint64_t>;
 
-struct Implementation {
+struct PolicyImplementation {
   std::string name;
   std::function<std::unique_ptr<EvictionPolicy>(order::Learner& learner)> make;
 };
 
-class EvictionPolicyContract : public ::testing::TestWithParam<Implementation> {
+class EvictionPolicyContract : public ::testing::TestWithParam<PolicyImplementation> {
  protected:
   EvictionPolicyContract() : policy_(GetParam().make(learner_)) {}
 
@@ -192,11 +192,13 @@ TEST_P(EvictionPolicyContract, ManyThreadsAtOnceAreSafe) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, EvictionPolicyContract,
-    ::testing::Values(
-        Implementation{
-            "chain",
-            [](order::Learner& learner) { return std::make_unique<ChainPolicy>(learner); }},
-        Implementation{"lru", [](order::Learner&) { return std::make_unique<LruPolicy>(); }}),
+    ::testing::Values(PolicyImplementation{"chain",
+                                           [](order::Learner& learner) {
+                                             return std::make_unique<ChainPolicy>(learner);
+                                           }},
+                      PolicyImplementation{
+                          "lru",
+                          [](order::Learner&) { return std::make_unique<LruPolicy>(); }}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -222,7 +222,7 @@ TEST_P(LargeFiles, WhoHasItOpenKeepsItWhenItIsRemoved) {
 
 // A block that was found is kept for a lease: its handle leads to it in the pool's trash.
 TEST_P(LargeFiles, ABlockThatWasFoundOutlivesItsEviction) {
-  const std::string name = "meta-llama-Llama-3.1-8B-Instruct@1@0@10003f2a11c0de@bfloat16.data";
+  const std::string name = testing::block_name(0);
   const std::string path = place_->root() + "/" + name;
   const InodeNumber stored = a_->store_file(kRootInode, name, bytes_);
   ASSERT_TRUE(TestVolume::wait_for([&] {

@@ -56,7 +56,7 @@ class Node {
     service_.start();
   }
   static Uuid node_number(std::uint8_t number) {
-    Uuid node = *parse_uuid("01234567-89ab-cdef-0123-456789abcdef");
+    Uuid node = testing::kNode;
     node[0] = number;
     return node;
   }

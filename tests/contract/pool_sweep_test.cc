@@ -24,9 +24,9 @@
 namespace kvcachefs {
 namespace {
 
+using testing::kNode;
 using testing::soon;
 
-const Uuid kNode = *parse_uuid("01234567-89ab-cdef-0123-456789abcdef");
 constexpr UnixNanos kNow = 1'764'000'000 * kNanosPerSecond;
 
 class PoolSweep : public testing::PoolTest {

@@ -67,7 +67,7 @@ TEST(PoolTally, WhatMayNotGoIsCountedAlone) {
 class PoolTallies : public testing::PoolTest {};
 
 TEST_P(PoolTallies, CountsItsOwnTopsAndNotTheService) {
-  const Uuid node = *parse_uuid("01234567-89ab-cdef-0123-456789abcdef");
+  const Uuid node = testing::kNode;
   ASSERT_OK(join_pool(*session_, node, soon()));
   const std::string root = place_->root();
   for (const char* directory : {"/mine/a/b", "/mine/c", "/other"})

@@ -25,9 +25,9 @@
 namespace kvcachefs {
 namespace {
 
+using testing::kNode;
 using testing::soon;
 
-const Uuid kNode = *parse_uuid("01234567-89ab-cdef-0123-456789abcdef");
 const Uuid kOther = *parse_uuid("01234567-89ab-cdef-0123-456789abcd00");
 
 // A local copy: a file without a name.

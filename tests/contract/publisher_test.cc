@@ -25,13 +25,9 @@ namespace kvcachefs {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::block_name;
 using testing::must;
 using testing::TestVolume;
-
-std::string block_name(int number) {
-  return "meta-llama-Llama-3.1-8B-Instruct@1@0@" + std::to_string(1000 + number) +
-         "3f2a11c0de@bfloat16.data";
-}
 
 class WriteBack : public ::testing::TestWithParam<testing::PoolPlaceMaker> {
  protected:
@@ -42,7 +38,7 @@ class WriteBack : public ::testing::TestWithParam<testing::PoolPlaceMaker> {
               return std::unique_ptr<PoolSession>(
                   std::make_unique<testing::FaultyPoolSession>(TRY(place_->open()), faults_));
             },
-            {.node = *parse_uuid("01234567-89ab-cdef-0123-456789abcdef"), .lease = 1000ms}),
+            {.node = testing::kNode, .lease = 1000ms}),
         volume_([this] {
           testing::TestVolumeOptions options;
           options.volume.pool = &service_;
@@ -274,9 +270,7 @@ TEST(FullPool, MakesRoomByWhatWasUsedLongestAgo) {
   constexpr std::uint64_t kSize = 16 << 20;
   const testing::TempMount small("size=" + std::to_string(kSize));
   PoolService service([&](Deadline) { return open_dir_session(small.path()); },
-                      {.node = *parse_uuid("01234567-89ab-cdef-0123-456789abcdef"),
-                       .lease = 200ms,
-                       .size = kSize});
+                      {.node = testing::kNode, .lease = 200ms, .size = kSize});
   testing::TestVolumeOptions options;
   options.volume.pool = &service;
   options.volume.pool_options.size = kSize;

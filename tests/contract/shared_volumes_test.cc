@@ -22,17 +22,12 @@ namespace kvcachefs {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::block_name;
 using testing::must;
 using testing::Server;
 using testing::TestVolume;
 
 const std::string kMissing = "errno " + std::to_string(ENOENT);
-
-// A name that says what is in the file: the hash of its prefix.
-std::string block_name(int number) {
-  return "meta-llama-Llama-3.1-8B-Instruct@1@0@" + std::to_string(1000 + number) +
-         "3f2a11c0de@bfloat16.data";
-}
 
 class SharedVolumes : public ::testing::TestWithParam<testing::PoolPlaceMaker> {
  protected:

@@ -23,14 +23,14 @@
 namespace kvcachefs {
 namespace {
 
-struct Implementation {
+struct StoreImplementation {
   std::string name;
   std::function<std::unique_ptr<Store>(const std::string& directory)> make;
 };
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-class StoreContract : public ::testing::TestWithParam<Implementation> {
+class StoreContract : public ::testing::TestWithParam<StoreImplementation> {
  protected:
   StoreContract() : store_(GetParam().make(dir_ / "db")) {}
   void SetUp() override { ASSERT_NE(nullptr, store_); }
@@ -222,11 +222,11 @@ TEST_P(StoreContract, ManyThreadsMayWriteAndSync) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, StoreContract,
-    ::testing::Values(Implementation{"MemoryStore",
-                                     [](const std::string&) -> std::unique_ptr<Store> {
-                                       return std::make_unique<MemoryStore>();
-                                     }},
-                      Implementation{
+    ::testing::Values(StoreImplementation{"MemoryStore",
+                                          [](const std::string&) -> std::unique_ptr<Store> {
+                                            return std::make_unique<MemoryStore>();
+                                          }},
+                      StoreImplementation{
                           "RocksdbStore",
                           [](const std::string& directory) -> std::unique_ptr<Store> {
                             auto store = RocksdbStore::open(directory, {}, true);

@@ -24,12 +24,12 @@ namespace kvcachefs {
 namespace {
 
 using Make = std::function<std::unique_ptr<Tier>(const std::string& directory)>;
-struct Implementation {
+struct TierImplementation {
   std::string name;
   Make make;
 };
 
-class TierContract : public ::testing::TestWithParam<Implementation> {
+class TierContract : public ::testing::TestWithParam<TierImplementation> {
  protected:
   TierContract() : tier_(GetParam().make(dir_.path())) {}
   void SetUp() override { ASSERT_NE(nullptr, tier_); }
@@ -221,7 +221,7 @@ std::unique_ptr<Tier> make_device_dir(const std::string& directory) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TierContract,
-                         ::testing::Values(Implementation{"DeviceDir", make_device_dir}),
+                         ::testing::Values(TierImplementation{"DeviceDir", make_device_dir}),
                          [](const auto& instance) { return instance.param.name; });
 
 // What stands in a device directory beside objects is for fsck to name.

@@ -403,3 +403,9 @@ class TestVolume {
 };
 
 }  // namespace kvcachefs::testing
+
+namespace kvcachefs {
+
+inline const Caller& kRoot = testing::TestVolume::kRoot;
+
+}  // namespace kvcachefs

@@ -16,6 +16,8 @@
 #include <system_error>
 #include <thread>
 
+#include "tests/fakes/tests_dir.h"
+
 namespace kvcachefs::testing {
 
 class NfsServer {
@@ -67,7 +69,7 @@ class NfsServer {
   }
   static int run(const std::string& arguments) {
     const std::string command =
-        std::string(KVCACHEFS_SERVERS) + "/nfs_server.sh " + arguments + " </dev/null";
+        std::string(tests_dir()) + "/servers/nfs_server.sh " + arguments + " </dev/null";
     return std::system(
         command.c_str());  // NOLINT(concurrency-mt-unsafe): one thread starts servers
   }

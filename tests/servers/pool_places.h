@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/base/random.h"
 #include "backend/pool/dir_session.h"
 #include "backend/pool/nfs_session.h"
 #include "tests/fakes/expect_result.h"
@@ -20,7 +21,15 @@
 
 namespace kvcachefs::testing {
 
+inline const Uuid kNode = *parse_uuid("01234567-89ab-cdef-0123-456789abcdef");
+
 inline Deadline soon() { return std::chrono::steady_clock::now() + std::chrono::seconds{20}; }
+
+// A name that says what is in the file: the hash of its prefix.
+inline std::string block_name(int number) {
+  return "meta-llama-Llama-3.1-8B-Instruct@1@0@" + std::to_string(1000 + number) +
+         "3f2a11c0de@bfloat16.data";
+}
 
 // A pool's directory as the server sees it, and sessions to it.
 class PoolPlace {

@@ -26,7 +26,7 @@ class Server {
   ~Server() { stop(); }
 
   void run() {
-    Uuid node = *parse_uuid("01234567-89ab-cdef-0123-456789abcdef");
+    Uuid node = kNode;
     node[0] = number_;
     service_ = std::make_unique<PoolService>(
         [this](Deadline) -> Result<std::unique_ptr<PoolSession>> {

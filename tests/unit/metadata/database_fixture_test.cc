@@ -20,11 +20,13 @@
 #include "metadata/rocksdb_store.h"
 #include "tests/fakes/expect_result.h"
 #include "tests/fakes/temp_dir.h"
+#include "tests/fakes/tests_dir.h"
 
 namespace kvcachefs {
 namespace {
 
-const std::filesystem::path kFixtures = KVCACHEFS_FIXTURES;
+const std::filesystem::path kFixtures =
+    std::filesystem::path(testing::tests_dir()) / "fixtures";
 
 std::string printable(std::string_view bytes) {
   std::string text;

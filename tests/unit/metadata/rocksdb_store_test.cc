@@ -17,6 +17,7 @@
 #include "backend/base/clock.h"
 #include "tests/fakes/expect_result.h"
 #include "tests/fakes/temp_dir.h"
+#include "tests/fakes/tests_dir.h"
 
 namespace kvcachefs {
 namespace {
@@ -144,7 +145,8 @@ TEST_F(RocksdbStoreTest, RefusesOptionsOutOfBounds) {
 
 // The fixture is db-v1 with one table more: `ldb --db=DIR create_column_family prefix_index`.
 TEST_F(RocksdbStoreTest, RefusesTablesOfANewerVersion) {
-  const std::filesystem::path fixtures = KVCACHEFS_FIXTURES;
+  const std::filesystem::path fixtures =
+      std::filesystem::path(testing::tests_dir()) / "fixtures";
   const std::string unpack =
       "tar -xzf '" + (fixtures / "db-newer.tar.gz").string() + "' -C '" + dir_.path() + "'";
   ASSERT_EQ(0, std::system(unpack.c_str()));

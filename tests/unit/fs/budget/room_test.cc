@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/clock.h"
+
 namespace kvcachefs {
 namespace {
 
@@ -87,13 +89,12 @@ TEST(Room, HeadroomFollowsTheWritersWithinBounds) {
 
 TEST(WriteRate, IsThePeakOfTenSeconds) {
   WriteRate rate;
-  constexpr std::int64_t kSecond = 1'000'000'000;
-  std::int64_t now = 100 * kSecond;
+  std::int64_t now = 100 * kNanosPerSecond;
   EXPECT_EQ(0, rate.measure(0, now));
-  EXPECT_EQ(1000, rate.measure(1000, now += kSecond));
-  EXPECT_EQ(1000, rate.measure(1100, now += kSecond));
-  for (int i = 0; i < 9; ++i) rate.measure(1200, now += kSecond);
-  EXPECT_LE(rate.measure(1200, now += kSecond), 100);
+  EXPECT_EQ(1000, rate.measure(1000, now += kNanosPerSecond));
+  EXPECT_EQ(1000, rate.measure(1100, now += kNanosPerSecond));
+  for (int i = 0; i < 9; ++i) rate.measure(1200, now += kNanosPerSecond);
+  EXPECT_LE(rate.measure(1200, now += kNanosPerSecond), 100);
 }
 
 }  // namespace

@@ -11,9 +11,6 @@
 namespace kvcachefs::testing {
 namespace {
 
-constexpr std::size_t kFile = 128 * kKiB;
-const std::string kBytes(kFile, 't');
-
 TestVolumeOptions roomy(std::uint64_t budget = 64 * kMiB) {
   TestVolumeOptions options;
   options.volume.budget.lease = std::chrono::nanoseconds{1};
@@ -23,6 +20,9 @@ TestVolumeOptions roomy(std::uint64_t budget = 64 * kMiB) {
 
 class TenantsOf : public ::testing::Test {
  protected:
+  static constexpr std::size_t kFile = 128 * kKiB;
+  static inline const std::string kBytes = std::string(kFile, 't');
+
   explicit TenantsOf(const TestVolumeOptions& options = roomy()) : volume_(options) {}
   void SetUp() override {
     volume_.start();

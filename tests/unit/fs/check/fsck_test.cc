@@ -27,8 +27,6 @@ using testing::read_file;
 using testing::TestVolume;
 using testing::write_file;
 
-const Caller& kRoot = TestVolume::kRoot;
-
 struct Outcome {
   int exit_code = 0;
   std::string text;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/fakes/tests_dir.h"
 #include "tests/sim/policy_grade.h"
 
 namespace kvcachefs::sim {
@@ -23,8 +24,9 @@ const Trace& trace_named(const std::string& name) {
   static std::map<std::string, Trace> traces;
   const auto known = traces.find(name);
   if (known != traces.end()) return known->second;
-  return traces[name] =
-             read_trace(std::string(KVCACHEFS_TRACES) + "/" + name + ".jsonl.gz", SIZE_MAX);
+  return traces[name] = read_trace(
+             std::string(testing::tests_dir()) + "/data/traces/" + name + ".jsonl.gz",
+             SIZE_MAX);
 }
 
 PolicyRun run_of(const Trace& trace, const std::string& runtime, std::size_t percent,

@@ -13,8 +13,6 @@ using testing::lmcache_name;
 using testing::must;
 using testing::TestVolume;
 
-const Caller& kRoot = TestVolume::kRoot;
-
 std::uint64_t left(const EvictPage& page, Obstacle why) {
   return page.left[static_cast<std::size_t>(why)];
 }

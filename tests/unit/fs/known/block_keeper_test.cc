@@ -18,7 +18,6 @@ using testing::must;
 using testing::rows_in_tables;
 using testing::TestVolume;
 
-const Caller& kRoot = TestVolume::kRoot;
 constexpr std::string_view kModel = "org_model_0123456789ab_r0";
 
 class NamesReadAnew : public ::testing::Test {

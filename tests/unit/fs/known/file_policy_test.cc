@@ -15,8 +15,6 @@ using testing::lmcache_name;
 using testing::must;
 using testing::TestVolume;
 
-const Caller& kRoot = TestVolume::kRoot;
-
 class FilePolicies : public ::testing::Test {
  protected:
   void tell(InodeNumber inode, std::string_view policy) {

@@ -16,8 +16,6 @@ using testing::must;
 using testing::rows_in_tables;
 using testing::TestVolume;
 
-const Caller& kRoot = TestVolume::kRoot;
-
 class KnownRows : public ::testing::Test {
  protected:
   // How many blocks the tables have, which are right.

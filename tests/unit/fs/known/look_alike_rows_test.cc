@@ -11,8 +11,6 @@ using testing::hash_of;
 using testing::must;
 using testing::TestVolume;
 
-const Caller& kRoot = TestVolume::kRoot;
-
 std::string upper(std::string text) {
   for (char& c : text) {
     if (c >= 'a' && c <= 'f') c = static_cast<char>(c - 'a' + 'A');

@@ -9,8 +9,6 @@ using testing::must;
 using testing::rows_in_tables;
 using testing::TestVolume;
 
-const Caller& kRoot = TestVolume::kRoot;
-
 // Beside the volume's own: nothing but the catalog is shared.
 class PlacesOf : public ::testing::Test {
  protected:

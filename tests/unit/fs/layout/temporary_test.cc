@@ -9,12 +9,12 @@ namespace {
 
 using testing::describe;
 
-struct Example {
+struct TemporaryExample {
   const char* temporary;
   const char* final_name;
 };
 
-constexpr Example kExamples[] = {
+constexpr TemporaryExample kExamples[] = {
     {"m_1a2b3c4d5e6f_r0/9c4/1d_g0/H.bin_8236401190553280432.tmp",
      "m_1a2b3c4d5e6f_r0/9c4/1d_g0/H.bin"},
     {"o/m/block_size_16_blocks_per_file_1/tp_1_pp_size_1_pcp_size_1/rank_0/half/9c4/1d/"
@@ -50,7 +50,7 @@ std::string without_final(std::optional<Recognized> file) {
 }
 
 TEST(Temporary, BecomesTheBlockThatItSaysItIs) {
-  for (const Example& example : kExamples) {
+  for (const TemporaryExample& example : kExamples) {
     const std::string path = testing::replace_all(example.temporary, "H", testing::kHash);
     const std::string final_name =
         testing::replace_all(example.final_name, "H", testing::kHash);

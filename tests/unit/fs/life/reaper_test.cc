@@ -9,8 +9,6 @@ namespace {
 using testing::must;
 using testing::TestVolume;
 
-const Caller& kRoot = TestVolume::kRoot;
-
 // A file that was sealed and then unlinked; nobody reaps yet. Its backing file.
 std::string unlink_one(TestVolume& volume) {
   const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");

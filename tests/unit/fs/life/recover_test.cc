@@ -13,8 +13,6 @@ using testing::must;
 using testing::TestVolume;
 using testing::write_file;
 
-const Caller& kRoot = TestVolume::kRoot;
-
 TEST(Recovery, TellsTheKindsOfEndApart) {
   TestVolume volume;
   EXPECT_EQ("new", volume->recovery().kind);

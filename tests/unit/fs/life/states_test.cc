@@ -17,8 +17,6 @@ namespace {
 using testing::must;
 using testing::TestVolume;
 
-const Caller& kRoot = TestVolume::kRoot;
-
 std::uint32_t sum_of(std::string_view bytes) {
   return crc32c(0, std::as_bytes(std::span(bytes.data(), bytes.size())));
 }

@@ -13,7 +13,6 @@ namespace {
 using testing::must;
 using testing::TestVolume;
 
-const Caller& kRoot = TestVolume::kRoot;
 constexpr Caller kUser{.uid = 1000, .gid = 1000, .pid = 0, .umask = 0};
 
 SetAttributes mode_change(mode_t mode) {

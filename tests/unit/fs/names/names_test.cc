@@ -11,8 +11,6 @@ namespace {
 using testing::must;
 using testing::TestVolume;
 
-const Caller& kRoot = TestVolume::kRoot;
-
 TEST(Names, NewVolumeHasAnEmptyRootDirectory) {
   TestVolume volume;
   EXPECT_EQ("new", volume->recovery().kind);

@@ -13,7 +13,6 @@ namespace {
 using testing::must;
 using testing::TestVolume;
 
-const Caller& kRoot = TestVolume::kRoot;
 const std::string kHash = "0123456789abcdef0123456789abcdef";
 // Another process than this one, that lives.
 const Caller kOther{.uid = 0, .gid = 0, .pid = 1, .umask = 0};

@@ -9,8 +9,6 @@ namespace {
 using testing::must;
 using testing::TestVolume;
 
-const Caller& kRoot = TestVolume::kRoot;
-
 TEST(Rename, MovesAFileBetweenDirectories) {
   TestVolume volume;
   const InodeNumber a = volume.mkdir(kRootInode, "a");

@@ -7,8 +7,6 @@ namespace {
 using testing::must;
 using testing::TestVolume;
 
-const Caller& kRoot = TestVolume::kRoot;
-
 TEST(InodeTable, MillionsThatTheKernelKnowsAreNotAllInMemory) {
   TestVolume volume;
   const InodeNumber dir = volume.mkdir(kRootInode, "d");

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "tests/fakes/tests_dir.h"
 #include "tests/sim/link_grade.h"
 
 namespace kvcachefs::sim {
@@ -26,8 +27,9 @@ const Trace& conversation() {
   static const Trace trace = [] {
     const char* value = std::getenv("KVCACHEFS_FULL");
     const bool full = value != nullptr && std::string_view(value) == "1";
-    return read_trace(std::string(KVCACHEFS_TRACES) + "/mooncake_conversation.jsonl.gz",
-                      full ? SIZE_MAX : 3000);
+    return read_trace(
+        std::string(testing::tests_dir()) + "/data/traces/mooncake_conversation.jsonl.gz",
+        full ? SIZE_MAX : 3000);
   }();
   return trace;
 }
@@ -79,7 +81,7 @@ TEST(Traces, AreReadAsTheyAreDescribed) {
   EXPECT_EQ(12u, trace.parents[13]);
   EXPECT_EQ(0u, trace.parents[14]);
   const Trace agentic =
-      read_trace(std::string(KVCACHEFS_TRACES) + "/agentic_coding.jsonl.gz", 4);
+      read_trace(std::string(testing::tests_dir()) + "/data/traces/agentic_coding.jsonl.gz", 4);
   ASSERT_EQ(4u, agentic.requests.size());
   EXPECT_EQ(73u, agentic.requests[0].blocks.size());
 }
