@@ -11,6 +11,7 @@
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
+#include "backend/base/priority.h"
 
 namespace kvcachefs {
 namespace {
@@ -168,6 +169,7 @@ void PoolClient::State::do_job(Job& job, OwnSession& own) {
 void PoolClient::State::work(PoolClass group, const std::shared_ptr<Worker>& worker) {
   pthread_setname_np(pthread_self(),
                      (name + kSuffixes[static_cast<std::size_t>(group)]).c_str());
+  if (group == PoolClass::kBackground) yield_cpus();
   OwnSession session;
   std::unique_lock lock(mutex);
   Group& own = of(group);

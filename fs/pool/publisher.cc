@@ -9,6 +9,7 @@
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
+#include "backend/base/priority.h"
 #include "backend/pool/pool_path.h"
 #include "backend/pool/pool_sweep.h"
 #include "fs/life/drop.h"
@@ -156,6 +157,7 @@ bool Publisher::stopping() {
 
 void Publisher::run() {
   pthread_setname_np(pthread_self(), "kv-publish");
+  yield_cpus();
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || pending_; });
@@ -295,6 +297,7 @@ Result<bool> Publisher::publish_files() {
 
 void Publisher::publish_batch(Batch& batch) {
   pthread_setname_np(pthread_self(), "kv-publish");
+  yield_cpus();
   while (!stopping()) {
     const std::optional<std::size_t> ticket = batch.take();
     if (!ticket) return;
