@@ -95,6 +95,7 @@ bool Expirer::step(std::int64_t now_ns) {
 }
 
 void Expirer::consider(const Candidate& candidate, std::int64_t age_ns) {
+  if (!walk_.is_current(candidate)) return;  // used since
   const InodePtr inode = find_victim(core_, candidate).inode;
   if (inode == nullptr) return;
   InodeRecord record;

@@ -27,6 +27,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
     const LockedInodes locked({inode.get(), directory.get()});
     if (directory->record.nlink == 0) return fail(ENOENT, "the directory was removed");
     if (S_ISDIR(inode->record.mode)) return fail(EPERM, "hard link to a directory");
+    if (inode->evicting) return fail(ENOENT, "being evicted");
     if (inode->record.nlink >= kMostLinks) return fail(EMLINK, "links");
     if (TRY(core_.catalog.find_dentry(new_parent, new_name))) return fail(EEXIST, "name");
     const UnixNanos now = file_clock_now();

@@ -206,9 +206,13 @@ Result<Namespace::Outcome> Namespace::commit_rename(Renaming& call) {
   if (call.exchange && (call.to_hash || native_.is_hash(from, call.name)))
     return fail(EEXIST, "a prefix file");
   const bool stands = call.to_hash && replaced != nullptr && replaced->is_file() &&
-                      replaced->record.state != DataState::kUnpublished;
+                      replaced->record.state != DataState::kUnpublished &&
+                      !replaced->is_going();
   if (stands && !moved.is_file()) return fail(EEXIST, "a prefix file");
 
+  // A miss already, to whoever looks.
+  if (moved.evicting || (call.exchange && replaced->evicting))
+    return fail(ENOENT, "being evicted");
   TRY(check_movable(core_, moved));
   if (call.exchange) TRY(check_movable(core_, *replaced));
 

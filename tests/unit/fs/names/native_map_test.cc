@@ -1,8 +1,14 @@
 // prefix/<hash>: the first copy stays, and each rule about it.
 #include "fs/names/native_map.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <thread>
+
+#include "fs/explain/evict.h"
 #include "fs/layout/layout.h"
 #include "fs/names/credentials.h"
 #include "tests/fakes/test_volume.h"
@@ -58,6 +64,40 @@ TEST(PrefixHash, IsSixteenToHundredTwentyEightLowerCaseHexDigits) {
   for (const char* name : {"0123456789abcdeF", "0123456789abcdeg", "0123456789abcde.",
                            "-0123456789abcdef", "0123456789abcdef.tmp", "0123456789abcdef "})
     EXPECT_FALSE(is_prefix_hash(name)) << name;
+}
+
+TEST_F(Native, ACopyThatIsBeingEvictedStandsInNobodysWay) {
+  publish(kHash, "first");
+  volume.settle();
+  volume.store_file(prefix, "tmp", "second");
+  // Who evicts waits before each look at the names.
+  std::atomic<pid_t> evicting{0};
+  std::atomic<int> reads{0};
+  std::atomic<int> allowed{0};
+  std::atomic<bool> done{false};
+  volume.faults().on_read = [&](Table table, std::string_view) {
+    if (table != Table::kBackReferences || evicting != ::gettid()) return;
+    const int own = ++reads;
+    while (allowed < own) std::this_thread::yield();
+  };
+  std::thread other([&] {
+    evicting = ::gettid();
+    EXPECT_OK(volume->evict("prefix/" + kHash));
+    done = true;
+  });
+  bool is_miss = false;
+  while (!is_miss) {
+    if (!TestVolume::wait_for([&] { return reads > allowed || done; }) || done) break;
+    const Result<Entry> found = volume->lookup(prefix, kHash, kRoot);
+    is_miss = !found.ok() && must(volume.catalog().find_dentry(prefix, kHash)).has_value();
+    if (found.ok()) volume->forget(found->inode, 1);
+    if (!is_miss) ++allowed;
+  }
+  EXPECT_TRUE(is_miss);
+  EXPECT_OK(volume->rename(prefix, "tmp", prefix, kHash, 0));
+  allowed = INT_MAX;
+  other.join();
+  EXPECT_EQ("second", content(kHash));
 }
 
 TEST_F(Native, ARenameOntoAPublishedHashSucceedsAndTheFirstCopyStays) {
