@@ -33,25 +33,38 @@ struct Candidate {
 
 enum class Sealed { kYes, kNotReady, kPoisoned };
 
-std::optional<Candidate> find_candidate(Core& core, InodeNumber number) {
+// nullopt: it is not ready. An error: it is to be looked at again.
+Result<std::optional<Candidate>> find_candidate(Core& core, InodeNumber number) {
+  const auto none = [](const Error& error, int is_answer) {
+    return error.code == is_answer ? Result<std::optional<Candidate>>(std::nullopt)
+                                   : Result<std::optional<Candidate>>(error);
+  };
   Result<InodePtr> inode = core.table.get(number);
-  if (!inode.ok()) return std::nullopt;
+  if (!inode.ok()) return none(inode.error(), ESTALE);
   const std::lock_guard lock((*inode)->mutex);
   const InodeRecord& record = (*inode)->record;
+  // Its last close could not publish it: the database was full, or failed for a moment.
+  const bool is_late = record.state == DataState::kUnpublished && record.nlink > 0 &&
+                       (*inode)->write_opens > 0 && (*inode)->writers == 0 &&
+                       !(*inode)->is_going();
+  if (is_late) {
+    if (const Result<void> published = publish_locked(core, **inode); !published.ok())
+      return none(published.error(), ENOENT);
+  }
   const bool failed = (*inode)->is_going() && (record.flags & kInodePoisoned) != 0;
   const bool ready =
       failed || record.state == DataState::kPublished || record.state == DataState::kMutable;
-  if (!ready || (*inode)->writers > 0 || record.nlink == 0) return std::nullopt;
+  if (!ready || (*inode)->writers > 0 || record.nlink == 0) return std::optional<Candidate>{};
   Result<Tier*> tier = core.devices->of(**inode);
-  if (!tier.ok()) return std::nullopt;
+  if (!tier.ok()) return none(tier.error(), ENOENT);
   Result<UniqueFd> fd = (*tier)->open(record.object, O_RDONLY);
-  if (!fd.ok()) return std::nullopt;
-  return Candidate{.inode = *inode,
-                   .object = record.object,
-                   .device = *(*inode)->device,
-                   .write_opens = (*inode)->write_opens,
-                   .failed = failed,
-                   .fd = std::move(*fd)};
+  if (!fd.ok()) return none(fd.error(), ENOENT);
+  return std::optional(Candidate{.inode = *inode,
+                                 .object = record.object,
+                                 .device = *(*inode)->device,
+                                 .write_opens = (*inode)->write_opens,
+                                 .failed = failed,
+                                 .fd = std::move(*fd)});
 }
 
 // The checksums that the object has already, if the file is still what they were taken of.
@@ -226,15 +239,25 @@ void Sealer::pass() {
       break;
     }
     Result<std::vector<InodeNumber>> numbers = core_.catalog.list_unsealed(after, kBatch);
-    if (!numbers.ok() || numbers->empty()) break;
+    if (!numbers.ok()) {
+      retry = true;
+      first_left = std::min(first_left, after + 1);
+      break;
+    }
+    if (numbers->empty()) break;
     after = numbers->back();
     std::vector<Candidate> batch;
     for (const InodeNumber number : *numbers) {
-      if (std::optional<Candidate> file = find_candidate(core_, number)) {
-        batch.push_back(std::move(*file));
-      } else {
-        first_left = std::min(first_left, number);
+      Result<std::optional<Candidate>> file = find_candidate(core_, number);
+      if (file.ok() && *file) {
+        batch.push_back(std::move(**file));
+        continue;
       }
+      first_left = std::min(first_left, number);
+      if (file.ok()) continue;
+      retry = true;
+      log_debug("not sealed inode={} errno={} step=\"{}\"", number, file.error().code,
+                file.error().what);
     }
     if (batch.size() > kFewFiles && !stopping()) {
       // One journal commit for all instead of one each. Its own error says too little: the
@@ -264,6 +287,8 @@ void Sealer::pass() {
             !dropped.ok()) {
           log_error("poison failed inode={} errno={}", file.inode->number,
                     dropped.error().code);
+          retry = true;
+          first_left = std::min(first_left, file.inode->number);
         }
       } else {
         if (!outcome.ok() && outcome.error().code != ENOSPC) {  // said once, by who found it

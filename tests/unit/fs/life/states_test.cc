@@ -350,5 +350,31 @@ TEST(States, ATruncationBesideTheSealIsNotSealedOver) {
   EXPECT_EQ("by", must(volume.read(inode)));
 }
 
+TEST(States, WhatItsCloseCouldNotPublishIsPublishedLater) {
+  TestVolume volume;
+  const Created made = volume.create(kRootInode, "f");
+  volume.write(*made.opened.file, "bytes");
+  volume.faults().no_commit = true;
+  EXPECT_ERROR(EIO, volume->flush(*made.opened.file, kRoot));
+  volume->release(*made.opened.file);
+  EXPECT_EQ(DataState::kUnpublished, volume.state_of(made.entry.inode));
+  volume.faults().no_commit = false;
+  volume.start();
+  EXPECT_TRUE(TestVolume::wait_for(
+      [&] { return volume.state_of(made.entry.inode) == DataState::kSealed; }));
+  EXPECT_EQ("bytes", must(volume.read_path("f")));
+}
+
+TEST(States, WhatADeviceDidNotOpenIsSealedLater) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  volume.faults().no_open = true;
+  volume.start();
+  ASSERT_TRUE(TestVolume::wait_for([&] { return volume.faults().failed > 0; }));
+  volume.faults().no_open = false;
+  EXPECT_TRUE(
+      TestVolume::wait_for([&] { return volume.state_of(inode) == DataState::kSealed; }));
+}
+
 }  // namespace
 }  // namespace kvcachefs
