@@ -182,6 +182,11 @@ void Budget::used_as(InodeNumber inode, TenantSlot tenant) {
   if (knowledge_.tenants().had_any()) files_.set_group(inode, tenant);
 }
 
+void Budget::stored(InodeNumber inode, UnixNanos written, TenantSlot tenant) {
+  files_.stored_since(inode, written, knowledge_.now());
+  if (knowledge_.tenants().had_any()) files_.set_group(inode, tenant);
+}
+
 void Budget::known(InodeNumber inode, UnixNanos written, TenantSlot tenant) {
   constexpr std::int64_t kBirthsPerMicro = 16;
   const std::int64_t now = knowledge_.now();

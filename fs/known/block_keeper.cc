@@ -8,6 +8,7 @@
 #include "backend/base/log.h"
 #include "fs/known/block_number.h"
 #include "fs/known/knowledge.h"
+#include "fs/life/states.h"
 
 namespace kvcachefs {
 namespace {
@@ -281,6 +282,7 @@ Result<void> BlockKeeper::read_name(InodeNumber directory, const DirEntry& entry
     core_.knowledge.stored(block->number);
   } else {
     core_.knowledge.removed(gone);
+    put_in_order(core_, **inode);
   }
   return {};
 }

@@ -300,6 +300,13 @@ UnixNanos Knowledge::last_use(std::uint64_t block) {
   return key ? time_of_stamp(key->stamp) : 0;
 }
 
+bool Knowledge::is_stored_block(InodeNumber inode) {
+  const Result<std::uint64_t> block = number_of(inode);
+  if (!block.ok()) return false;
+  stored(*block);
+  return true;
+}
+
 void Knowledge::removed(std::uint64_t block) {
   if (block != 0) note(order::Note::What::kRemoved, block, kNobody);
 }

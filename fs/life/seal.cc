@@ -279,6 +279,11 @@ void Sealer::pass() {
           file.failed ? Result<Sealed>(Sealed::kPoisoned) : seal_one(core_, file);
       if (outcome.ok() && *outcome == Sealed::kYes) {
         ++sealed;
+        {
+          // What nobody has renamed, or opened since it was made, can go as well.
+          const std::lock_guard lock(file.inode->mutex);
+          if (file.inode->record.nlink > 0) put_in_order(core_, *file.inode);
+        }
         // Counted as sealed only after the sync below.
         core_.counters.unsealed.fetch_add(1, std::memory_order_relaxed);
       } else if (outcome.ok() && *outcome == Sealed::kPoisoned) {

@@ -37,6 +37,12 @@ Result<Treatment> note_policy(Core& core, Inode& inode) {
   return treatment;
 }
 
+void put_in_order(Core& core, const Inode& inode) {
+  if (core.knowledge.is_stored_block(inode.number)) return;
+  core.budget.stored(inode.number, inode.record.stamp.mtime,
+                     inode.tenant.load(std::memory_order_relaxed));
+}
+
 void store_record(Core& core, Inode& inode, InodeRecord&& next) {
   const InodeRecord before = std::exchange(inode.record, std::move(next));
   count_unsealed(core, before.state, inode.record.state);

@@ -47,6 +47,10 @@ Result<void> poison(Core& core, Inode& inode, int code);
 // the inode's lock.
 Result<void> check_written(const Inode& inode);
 
+// A whole file with a name stands in one of the orders of eviction: said after its seal, and when a block's name
+// has gone and another is left. Two or three reads of the database. The caller holds the inode's lock.
+void put_in_order(Core& core, const Inode& inode);
+
 // Makes a record that was committed what the inode is. The caller holds the inode's lock.
 void store_record(Core& core, Inode& inode, InodeRecord&& next);
 

@@ -109,6 +109,7 @@ Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, b
     core_.knowledge.removed(block);
     if (is_directory) core_.knowledge.tenants().remove(inode->number);
     native_.changed(parent, name, 0);
+    if (block != 0 && inode->record.nlink > 0) put_in_order(core_, *inode);
     if (shared && core_.on_pool_work) core_.on_pool_work();
     return {};
   }

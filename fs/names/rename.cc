@@ -362,6 +362,11 @@ void Namespace::tell_stored(const Renaming& call, bool moved, const Caller& call
   if (to == 0 && call.moved->is_file())
     core_.budget.used_as(call.moved->number, call.moved->tenant.load());
   if (back != 0) knowledge.named(*call.replaced, back, caller.pid);
+  if (back == 0 && call.replaced != nullptr && call.replaced->is_file()) {
+    const std::lock_guard lock(call.replaced->mutex);
+    // It is there still, under the other's name or one that it had before.
+    if (call.replaced->record.nlink > 0) put_in_order(core_, *call.replaced);
+  }
 }
 
 }  // namespace kvcachefs

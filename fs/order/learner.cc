@@ -44,6 +44,11 @@ void Learner::used(std::uint64_t name, std::int64_t now_ns) {
   state_->used(name, now_ns);
 }
 
+void Learner::stored_since(std::uint64_t name, std::int64_t then_ns, std::int64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  state_->stored_since(name, then_ns, now_ns);
+}
+
 void Learner::raise(std::uint64_t name, std::uint64_t stamp) {
   const std::lock_guard lock(mutex_);
   state_->raise_stored(name, stamp);

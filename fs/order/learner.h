@@ -130,6 +130,8 @@ class Learner {
   // It was used, and nothing about the order of names follows from it: of files that are no blocks.
   // Stored from the first time on.
   void used(std::uint64_t name, std::int64_t now_ns);
+  // The same, and it was used last then, unless it is stored already.
+  void stored_since(std::uint64_t name, std::int64_t then_ns, std::int64_t now_ns);
   // A stored name counts as used when one of this stamp was, if that is later.
   void raise(std::uint64_t name, std::uint64_t stamp);
   // From now on it is in this group's order of eviction; names are in group 0 at first. Nothing happens to

@@ -142,6 +142,14 @@ void LearnerState::used(std::uint64_t name, std::int64_t now_ns) {
   }
 }
 
+void LearnerState::stored_since(std::uint64_t name, std::int64_t then_ns, std::int64_t now_ns) {
+  tick(now_ns);
+  const Found found = find_or_add(name);
+  if (found.index == kNoName || names_[found.index].stored == 1) return;
+  const auto stamp = static_cast<Stamp>(std::max<std::int64_t>(then_ns, 0) / kNanosPerStamp);
+  make_stored(found.index, std::clamp<Stamp>(stamp, 1, stamp_now()));
+}
+
 void LearnerState::raise_stored(std::uint64_t name, Stamp stamp) {
   const NameIndex index = names_.find(name);
   if (index != kNoName && names_[index].stored == 1) raise(index, stamp);

@@ -35,6 +35,7 @@ class LearnerState {
   Climb published(std::uint64_t name, std::int64_t now_ns);
   Climb load(std::uint64_t name, const Caller& caller, std::int64_t now_ns);
   void used(std::uint64_t name, std::int64_t now_ns);
+  void stored_since(std::uint64_t name, std::int64_t then_ns, std::int64_t now_ns);
   void raise_stored(std::uint64_t name, Stamp stamp);
   void rename(std::uint64_t from, std::uint64_t to);
   void set_group(std::uint64_t name, Group group);

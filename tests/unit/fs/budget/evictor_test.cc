@@ -304,6 +304,52 @@ TEST_F(EvictorOfRanks, TheFilesOfABlockGoTogether) {
   EXPECT_TRUE(has(0, kBlocks - 1));
 }
 
+TEST_F(EvictorOfRanks, ATemporaryThatNobodyRenamedGoesInItsTurn) {
+  const std::string left = name(0) + "_4711.tmp";  // As vLLM names it.
+  const InodeNumber inode = volume_.store_file(ranks_[0], left, kBytes);
+  volume_->forget(inode, 1);
+  ASSERT_TRUE(
+      TestVolume::wait_for([&] { return volume_.state_of(inode) == DataState::kSealed; }));
+  for (int block = 1; block < 60; ++block) store(0, block);
+  EXPECT_FALSE(must(volume_.catalog().find_dentry(ranks_[0], left)).has_value());
+  EXPECT_TRUE(has(0, 59));
+}
+
+TEST_F(EvictorOfRanks, WhatWasABlockGoesByAnotherName) {
+  store(0, 0);
+  const auto dentry = must(volume_.catalog().find_dentry(ranks_[0], name(0)));
+  ASSERT_TRUE(dentry);
+  must(volume_->link(dentry->inode, kRootInode, "other", TestVolume::kRoot));
+  volume_->forget(dentry->inode, 1);
+  must(volume_->unlink(ranks_[0], name(0)));
+  for (int block = 1; block < 60; ++block) store(0, block);
+  EXPECT_TRUE(TestVolume::wait_for(
+      [&] { return !must(volume_.catalog().find_dentry(kRootInode, "other")).has_value(); }));
+  EXPECT_TRUE(has(0, 59));
+}
+
+TEST_F(EvictorOfRanks, OtherFilesGoInOrderWithTheBlocks) {
+  // What is stored within a hundredth of a second goes in any order.
+  const auto pass_time = [] {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds{100};
+    TestVolume::wait_for([&] { return std::chrono::steady_clock::now() > end; });
+  };
+  store(0, 0);
+  pass_time();
+  volume_->forget(volume_.store_file(kRootInode, "index", kBytes), 1);
+  pass_time();
+  store(0, 1);
+  const auto has_index = [&] {
+    return must(volume_.catalog().find_dentry(kRootInode, "index")).has_value();
+  };
+  for (int block = 2; block < 120 && has_index(); ++block) {
+    ASSERT_TRUE(has(0, 1) || !has_index()) << "a younger block went before it";
+    store(0, block);
+  }
+  EXPECT_FALSE(has_index());
+  EXPECT_FALSE(has(0, 0)) << "an older block";
+}
+
 TEST_F(EvictorOfRanks, OneThatIsUsedKeepsTheOthers) {
   // A burst of calls ends when there were none for 100 ms.
   const auto end_burst = [] {
