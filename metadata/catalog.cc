@@ -525,66 +525,8 @@ Result<std::optional<PoolCopy>> Catalog::find_pool_copy(InodeNumber number) {
               decode_pool_copy);
 }
 
-Result<std::vector<InodeNumber>> Catalog::list_by_fileid(std::uint64_t fileid,
-                                                         std::size_t limit) {
-  std::vector<InodeNumber> found;
-  if (limit == 0) return found;
-  const std::string rows = keys::lettered(keys::kCopyByFileid, fileid);
-  TRY(store_->scan(Table::kPoolCopies, rows, rows, [&](std::string_view key, std::string_view) {
-    if (const auto number = keys::to_inode_by_fileid(key)) found.push_back(*number);
-    return found.size() < limit;
-  }));
-  return found;
-}
-
-Result<std::vector<QueuedFile>> Catalog::list_queued(InodeNumber after, std::size_t limit) {
-  std::vector<QueuedFile> found;
-  if (after == UINT64_MAX || limit == 0) return found;
-  TRY(store_->scan(Table::kPoolQueue, std::string(1, keys::kToPublish),
-                   keys::lettered(keys::kToPublish, after + 1),
-                   [&](std::string_view key, std::string_view size) {
-                     if (const auto number = keys::to_lettered(key))
-                       found.push_back({*number, keys::to_number(size).value_or(0)});
-                     return found.size() < limit;
-                   }));
-  return found;
-}
-
-Result<std::vector<InodeNumber>> Catalog::list_to_publish(InodeNumber after,
-                                                          std::size_t limit) {
-  std::vector<InodeNumber> numbers;
-  for (const QueuedFile& file : TRY(list_queued(after, limit))) numbers.push_back(file.number);
-  return numbers;
-}
-
-Result<bool> Catalog::is_to_publish(InodeNumber number) {
-  return TRY(store_->get(Table::kPoolQueue, keys::lettered(keys::kToPublish, number)))
-      .has_value();
-}
-
 Result<std::optional<Tombstone>> Catalog::find_tombstone(std::string_view path) {
   return find(*store_, Table::kPoolQueue, keys::tombstone(path), decode_tombstone);
-}
-
-Result<std::vector<std::pair<std::string, Tombstone>>> Catalog::list_tombstones(
-    std::string_view after, std::size_t limit) {
-  std::vector<std::pair<std::string, Tombstone>> found;
-  if (limit == 0) return found;
-  std::string from = keys::tombstone(after);
-  if (!after.empty()) from += '\0';
-  Error damaged{0, ""};
-  TRY(store_->scan(Table::kPoolQueue, std::string(1, keys::kTombstone), from,
-                   [&](std::string_view key, std::string_view value) {
-                     Result<Tombstone> record = decode_tombstone(value);
-                     if (!record.ok()) {
-                       damaged = record.error();
-                       return false;
-                     }
-                     found.emplace_back(key.substr(1), *record);
-                     return found.size() < limit;
-                   }));
-  if (damaged.code != 0) return damaged;
-  return found;
 }
 
 Result<void> Catalog::each_dentry(

@@ -171,6 +171,8 @@ class Catalog {
   Result<std::vector<OrphanObject>> list_orphan_objects(ObjectId after, std::size_t limit);
   Result<std::optional<BlockRecord>> find_block(std::uint64_t block);
   Result<std::optional<PoolCopy>> find_pool_copy(InodeNumber number);
+  // Inodes with one, in number order, those greater than `after`.
+  Result<std::vector<InodeNumber>> list_pool_copies(InodeNumber after, std::size_t limit);
   // Up to `limit` inodes whose copy the server has under that number.
   Result<std::vector<InodeNumber>> list_by_fileid(std::uint64_t fileid, std::size_t limit);
   // In number order, those greater than `after`.
@@ -262,6 +264,9 @@ class Catalog {
   explicit Catalog(std::unique_ptr<Store> store);
   Result<void> load(std::string* problem);
   Result<void> reserve_ids();
+  Result<void> scan_lettered(
+      Table table, char kind, std::uint64_t after, std::size_t limit,
+      const std::function<void(std::uint64_t number, std::string_view value)>& visit);
   Result<void> walk(
       std::uint64_t owner, Table table, const std::string& prefix, std::uint64_t from,
       const std::function<bool(std::string_view key, std::string_view value)>& visit);

@@ -263,10 +263,13 @@ void Evictor::consider(const Candidate& candidate, std::vector<Need>& needs) {
   const bool has_quota_too_much = (shares_.beyond_quota() & mask_of(candidate.tenant)) != 0;
   const DropReason reason = has_quota_too_much ? DropReason::kQuota : DropReason::kRoom;
   const bool gone = evict(candidate, victim.inode, reason, needs, [&](const SealedCopy& copy) {
-    const bool is_needed = copy.device < needs.size() && needs[copy.device].any();
+    // The name of what is on the pool alone has its turn, too: else there would be ever more of these to pass over.
+    const bool is_needed = copy.device == kNoDevice
+                               ? is_short(needs)
+                               : copy.device < needs.size() && needs[copy.device].any();
     if (!is_needed && !has_quota_too_much) return false;
     if (!is_young(candidate)) return true;
-    found_young_ = true;
+    if (copy.device != kNoDevice) found_young_ = true;
     return false;
   });
   if (!gone) return;
@@ -291,6 +294,7 @@ bool Evictor::evict(const Candidate& candidate, const InodePtr& inode, DropReaso
     kept_.insert(kept_key(candidate));
   if (gone->obstacle != Obstacle::kNone) return false;
   shares_.evicted(candidate.tenant, gone->bytes);
+  if (gone->device >= needs.size()) return true;
   Need& need = needs[gone->device];
   need.bytes -= static_cast<std::int64_t>(gone->bytes);
   --need.inodes;

@@ -107,8 +107,10 @@ void Expirer::consider(const Candidate& candidate, std::int64_t age_ns) {
   if (!treatment.ok()) return;  // its names are changing: in the next pass
   const bool expired =
       treatment->ttl && age_ns >= std::chrono::nanoseconds{*treatment->ttl}.count();
+  // What is on the pool alone is found there again.
   const bool stale =
-      !candidate.is_block && age_ns >= kStale.count() && is_temporary(core_, inode->number);
+      age_ns >= kStale.count() && (record.state == DataState::kRemote ||
+                                   (!candidate.is_block && is_temporary(core_, inode->number)));
   if (!expired && !stale) return;
   const Result<Eviction> gone = evict_file(core_, inode, DropReason::kExpired);
   if (!gone.ok() && gone.error().code != ESTALE)

@@ -12,7 +12,10 @@ Obstacle obstacle_now(Core& core, const Inode& inode, const Treatment& treatment
   const InodeRecord& record = inode.record;
   if (!inode.is_file() || record.nlink == 0 || inode.evicting) return Obstacle::kUnwanted;
   const bool is_asked = reason == DropReason::kAsked;
-  const Obstacle obstacle = obstacle_of(record, inode.opens, treatment, !is_asked);
+  // Of what is on the pool alone only the name goes; who looks it up again asks the pool.
+  const Obstacle obstacle = record.state == DataState::kRemote && !is_asked && inode.opens == 0
+                                ? obstacle_by_policy(treatment)
+                                : obstacle_of(record, inode.opens, treatment, !is_asked);
   if (obstacle != Obstacle::kNone) return obstacle;
   if (!is_asked && core.budget.is_leased(inode.number)) return Obstacle::kLeased;
   return Obstacle::kNone;
@@ -28,7 +31,9 @@ Result<Eviction> evict_file(Core& core, const InodePtr& inode, DropReason reason
     const std::lock_guard lock(inode->mutex);
     out.obstacle = obstacle_now(core, *inode, treatment, reason);
     if (out.obstacle != Obstacle::kNone) return out;
-    const std::optional<SealedCopy> copy = core.budget.sealed_copy(*inode, inode->record);
+    const std::optional<SealedCopy> copy = inode->record.state == DataState::kRemote
+                                               ? SealedCopy{.device = kNoDevice}
+                                               : core.budget.sealed_copy(*inode, inode->record);
     if (copy) {
       out.device = copy->device;
       out.bytes = copy->bytes;

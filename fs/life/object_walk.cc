@@ -164,6 +164,27 @@ void ObjectWalk::run() {
   }
 }
 
+Result<void> ObjectWalk::order_remote() {
+  InodeNumber after = 0;
+  while (!ending_) {
+    const std::vector<InodeNumber> numbers =
+        TRY(core_.catalog.list_pool_copies(after, kRowsAtOnce));
+    if (numbers.empty()) return {};
+    after = numbers.back();
+    for (const InodeNumber number : numbers) {
+      if (ending_) return {};
+      const auto record = core_.catalog.find_inode(number);
+      if (!record.ok() || !*record || (*record)->state != DataState::kRemote) continue;
+      const Result<InodePtr> inode = core_.table.get(number);
+      if (!inode.ok() || core_.knowledge.is_block(number)) continue;
+      static_cast<void>(note_policy(core_, **inode).ok());
+      // Its stamp's ctime is when it was found there.
+      core_.budget.known(number, (*record)->stamp.ctime, (*inode)->tenant.load());
+    }
+  }
+  return {};
+}
+
 Result<void> ObjectWalk::pass() {
   ObjectCount& objects = core_.catalog.object_count();
   while (!ending_) {
@@ -182,6 +203,8 @@ Result<void> ObjectWalk::pass() {
     if (passes_ == 0) {
       objects.passed_all();
       core_.budget.usage().end_walk();
+      if (const Result<void> ordered = order_remote(); !ordered.ok())
+        log_warn("names of the pool not in order errno={}", ordered.error().code);
       core_.budget.files().restored();
       if (core_.on_counted) core_.on_counted();
     }

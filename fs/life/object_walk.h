@@ -41,6 +41,8 @@ class ObjectWalk {
   // Goes on where the last one failed.
   Result<void> pass();
   void count(const ObjectPlace& place);
+  // Tells the order of eviction of files whose bytes are on the pool alone: they have no objects.
+  Result<void> order_remote();
   // Files of the last run that are not sealed.
   Result<void> take_unsealed();
 

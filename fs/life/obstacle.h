@@ -23,6 +23,9 @@ inline constexpr std::size_t kObstacles = 8;
 // "none", "open", "unsealed", "kept", "pinned", "leased", "unwanted", "owned".
 [[nodiscard]] std::string_view name_of(Obstacle obstacle) noexcept;
 
+// What its policy alone says.
+[[nodiscard]] Obstacle obstacle_by_policy(const Treatment& treatment) noexcept;
+
 // But for a lease: of a file that was looked at before. `before_seal`: what is published may go as well, all its
 // bytes are there.
 [[nodiscard]] Obstacle obstacle_of(const InodeRecord& record, std::uint32_t opens,

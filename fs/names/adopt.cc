@@ -40,6 +40,13 @@ Result<void> Namespace::adopt(InodeNumber parent, std::string_view name, const A
   TRY(core_.catalog.commit(std::move(edit)));
   directory->record = std::move(directory_next);
   native_.changed(parent, name, is_directory ? number : 0);
+  if (is_directory) return {};
+  // It can go like others, whether or not somebody looks it up who wants it.
+  if (seen.block && !seen.block->temporary) {
+    core_.knowledge.stored(seen.block->number);
+  } else {
+    core_.budget.used_as(number, seen.tenant);
+  }
   return {};
 }
 

@@ -401,6 +401,35 @@ TEST_P(SharedVolumes, ARemovedDirectoryGoesWhenNobodyUsesIt) {
   EXPECT_TRUE(TestVolume::wait_for([&] { return !is_on_pool("d"); }));
 }
 
+TEST_P(SharedVolumes, ANameThatNobodyWantsGoesInItsTurn) {
+  BudgetOptions small;
+  small.lease = std::chrono::nanoseconds{1};
+  small.devices = {{.size = 1 << 20, .min_free = {.bytes = 4096, .percent = 0}}};
+  Server c(*place_, 3, {.writes = PoolWrites::kOff}, nullptr, small);
+  ASSERT_TRUE(TestVolume::wait_for([&] { return c.is_joined(); }));
+  put_on_pool("crawled", "bytes");
+  // From here on this process's lookups are no uses.
+  const Caller& crawler = TestVolume::kRoot;
+  must((*c)->list(
+      kRootInode, 0, false, [](const ListedEntry&) { return true; }, crawler));
+  ASSERT_TRUE(TestVolume::wait_for([&] {
+    const Result<Entry> found = (*c)->lookup(kRootInode, "crawled", crawler);
+    if (found.ok()) (*c)->forget(found->inode, 1);
+    return found.ok();
+  }));
+  const auto is_known = [&] {
+    return must(c->catalog().find_dentry(kRootInode, "crawled")).has_value();
+  };
+  ASSERT_TRUE(is_known());
+  const std::string bytes(128 << 10, 'b');
+  for (int i = 0; i < 60 && is_known(); ++i) {
+    (*c)->forget(c->store_file(kRootInode, "f" + std::to_string(i), bytes), 1);
+    TestVolume::wait_for([&] { return (*c)->room_on(0).room.bytes > 0; });
+  }
+  EXPECT_FALSE(is_known());
+  EXPECT_EQ("bytes", c.read("crawled"));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, SharedVolumes, ::testing::ValuesIn(testing::pool_places()),
                          [](const auto& each) { return each.param.name; });
 

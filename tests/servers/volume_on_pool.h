@@ -19,8 +19,12 @@ class Server {
  public:
   // `gate`: what its reads on the pool go through; null: nothing.
   Server(PoolPlace& place, std::uint8_t number, PoolOptions options = {},
-         std::shared_ptr<ReadGate> gate = nullptr)
-      : place_(place), number_(number), options_(options), gate_(std::move(gate)) {
+         std::shared_ptr<ReadGate> gate = nullptr, BudgetOptions budget = {})
+      : place_(place),
+        number_(number),
+        options_(options),
+        gate_(std::move(gate)),
+        budget_(std::move(budget)) {
     run();
   }
   ~Server() { stop(); }
@@ -44,6 +48,7 @@ class Server {
       options.volume.pool = service_.get();
       options.volume.stage_bytes = 1 << 30;
       options.volume.pool_options = options_;
+      options.volume.budget = budget_;
       volume_ = std::make_unique<TestVolume>(options);
     } else {
       volume_->set_pool(service_.get());
@@ -80,6 +85,7 @@ class Server {
   const std::uint8_t number_;
   const PoolOptions options_;
   const std::shared_ptr<ReadGate> gate_;
+  const BudgetOptions budget_;
   std::optional<Uuid> pool_;  // that the last run has joined
   std::unique_ptr<PoolService> service_;
   std::unique_ptr<TestVolume> volume_;

@@ -1,4 +1,5 @@
 // A volume whose budget is small: who goes, who stays, and what it says when nobody can go.
+#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -220,6 +221,48 @@ TEST(Evictor, DoesNotCountWhatIsLost) {
   ASSERT_EQ(0, ::unlink(volume.backing_path_of(inode).c_str()));
   EXPECT_ERROR(ENOENT, volume.resolve("lost"));
   EXPECT_TRUE(TestVolume::wait_for([&] { return used(volume) == 0; })) << describe(volume);
+}
+
+// As a lookup that asks a pool leaves it, so long ago.
+void put_remote(TestVolume& volume, const std::string& name, std::chrono::hours ago) {
+  Catalog& catalog = volume.catalog();
+  const InodeNumber number = must(catalog.next_id());
+  const UnixNanos found = file_clock_now() - std::chrono::nanoseconds{ago}.count();
+  InodeRecord record;
+  record.mode = S_IFREG | 0644;
+  record.nlink = 1;
+  record.state = DataState::kRemote;
+  record.stamp = {.size = kFile, .mtime = found, .ctime = found};
+  Edit edit;
+  edit.put_inode(number, record);
+  edit.put_dentry(kRootInode, name,
+                  {.inode = number, .type = DT_REG, .cookie = must(catalog.next_id())});
+  edit.put_pool_copy(number,
+                     {.fileid = number, .path_hash = number, .size = kFile, .mtime = found});
+  must(catalog.commit(std::move(edit)));
+}
+bool has_name(TestVolume& volume, const std::string& name) {
+  return must(volume.catalog().find_dentry(kRootInode, name)).has_value();
+}
+
+TEST(Evictor, TheNameOfWhatIsOnThePoolAloneGoesInItsTurn) {
+  TestVolume volume(small());
+  put_remote(volume, "remote", std::chrono::hours{1});
+  start(volume);
+  fill(volume, 10);
+  EXPECT_TRUE(has_name(volume, "remote")) << "there is room";
+  fill(volume, 60, "g");
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !has_name(volume, "remote"); }));
+  EXPECT_TRUE(has_name(volume, "g59"));
+}
+
+TEST(Evictor, TheNameOfWhatIsOnThePoolAloneGoesAfterADay) {
+  TestVolume volume(small());
+  put_remote(volume, "old", std::chrono::hours{48});
+  put_remote(volume, "young", std::chrono::hours{1});
+  start(volume);
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !has_name(volume, "old"); }));
+  EXPECT_TRUE(has_name(volume, "young"));
 }
 
 TEST(Evictor, WhatIsUnpinnedGoesSoon) {
