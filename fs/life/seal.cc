@@ -22,7 +22,7 @@ constexpr std::size_t kFewFiles = 4;
 
 // A file that was ready when it was looked at, and what must still hold when its seal is
 // recorded.
-struct Candidate {
+struct SealCandidate {
   InodePtr inode;
   ObjectId object = kNoObject;
   std::uint32_t device = 0;
@@ -33,7 +33,7 @@ struct Candidate {
 
 enum class Sealed { kYes, kNotReady, kPoisoned };
 
-std::optional<Candidate> find_candidate(Core& core, InodeNumber number) {
+std::optional<SealCandidate> find_candidate(Core& core, InodeNumber number) {
   Result<InodePtr> inode = core.table.get(number);
   if (!inode.ok()) return std::nullopt;
   const std::lock_guard lock((*inode)->mutex);
@@ -46,16 +46,16 @@ std::optional<Candidate> find_candidate(Core& core, InodeNumber number) {
   if (!tier.ok()) return std::nullopt;
   Result<UniqueFd> fd = (*tier)->open(record.object, O_RDONLY);
   if (!fd.ok()) return std::nullopt;
-  return Candidate{.inode = *inode,
-                   .object = record.object,
-                   .device = *(*inode)->device,
-                   .write_opens = (*inode)->write_opens,
-                   .failed = failed,
-                   .fd = std::move(*fd)};
+  return SealCandidate{.inode = *inode,
+                       .object = record.object,
+                       .device = *(*inode)->device,
+                       .write_opens = (*inode)->write_opens,
+                       .failed = failed,
+                       .fd = std::move(*fd)};
 }
 
 // The checksums that the object has already, if the file is still what they were taken of.
-Result<std::optional<ObjectRecord>> standing_checksums(Core& core, const Candidate& file,
+Result<std::optional<ObjectRecord>> standing_checksums(Core& core, const SealCandidate& file,
                                                        const DataStamp& now) {
   std::optional<ObjectRecord> object = TRY(core.catalog.find_object(file.object));
   if (object && object->sealed == now && (!object->chunk_crc32c.empty() || now.size == 0) &&
@@ -65,7 +65,7 @@ Result<std::optional<ObjectRecord>> standing_checksums(Core& core, const Candida
   return std::optional<ObjectRecord>{};
 }
 
-Result<Sealed> record_seal(Core& core, const Candidate& file, const DataStamp& stamp,
+Result<Sealed> record_seal(Core& core, const SealCandidate& file, const DataStamp& stamp,
                            const ObjectRecord& object, bool is_new) {
   const std::lock_guard lock(file.inode->mutex);
   InodeRecord next = file.inode->record;
@@ -105,7 +105,7 @@ void let_the_clock_tick(const DataStamp& stamp) noexcept {
 //
 // `fdatasync` of a file whose filesystem was synced a moment ago finds nothing to write, but
 // reports the errors of this file.
-Result<Sealed> seal_one(Core& core, const Candidate& file) {
+Result<Sealed> seal_one(Core& core, const SealCandidate& file) {
   struct stat before {};
   if (::fstat(file.fd.get(), &before) != 0) return fail_errno("status of a backing file");
   const DataStamp stamp = stamp_of(before);
@@ -228,9 +228,9 @@ void Sealer::pass() {
     Result<std::vector<InodeNumber>> numbers = core_.catalog.list_unsealed(after, kBatch);
     if (!numbers.ok() || numbers->empty()) break;
     after = numbers->back();
-    std::vector<Candidate> batch;
+    std::vector<SealCandidate> batch;
     for (const InodeNumber number : *numbers) {
-      if (std::optional<Candidate> file = find_candidate(core_, number)) {
+      if (std::optional<SealCandidate> file = find_candidate(core_, number)) {
         batch.push_back(std::move(*file));
       } else {
         first_left = std::min(first_left, number);
@@ -245,7 +245,7 @@ void Sealer::pass() {
       }
     }
     std::uint64_t sealed = 0;
-    for (const Candidate& file : batch) {
+    for (const SealCandidate& file : batch) {
       if (out_of_time()) {
         first_left = std::min(first_left, file.inode->number);
         continue;
