@@ -75,7 +75,6 @@ Result<void> AnswerProbe::ask(const std::string& path, std::chrono::milliseconds
   }
   const std::int64_t deadline = monotonic_now() + std::chrono::nanoseconds{patience}.count();
   while (true) {
-    constexpr std::int64_t kNanosPerMilli = 1'000'000;
     const std::int64_t left = deadline - monotonic_now();
     if (left <= 0) return fail(ETIMEDOUT, "the mount does not answer");
     pollfd answered{pipe_.get(), POLLIN, 0};

@@ -22,8 +22,6 @@
 namespace kvcachefs {
 namespace {
 
-constexpr std::int64_t kNanosPerMilli = 1'000'000;
-
 // A socket address holds 107 bytes, a state directory's path may be longer: the address goes
 // through a descriptor of the directory instead.
 struct SocketAddress {

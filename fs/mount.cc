@@ -42,7 +42,6 @@ constexpr int kDrainPollMs = 50;
 // How long the stop waits for the disk to take what is not sealed; the rest is sealed by the
 // next start.
 constexpr double kSealSeconds = 20;
-constexpr std::int64_t kNanosPerMilli = 1'000'000;
 
 sigset_t stop_signals() noexcept {
   sigset_t set;

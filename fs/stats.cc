@@ -9,7 +9,7 @@ namespace kvcachefs {
 
 namespace {
 
-constexpr std::array<std::string_view, kOperations> kNames = {
+constexpr std::array<std::string_view, kOperations> kOperationNames = {
     "lookup",      "forget",   "getattr",   "setattr",  "readlink",        "mknod",
     "mkdir",       "unlink",   "rmdir",     "symlink",  "rename",          "link",
     "open",        "create",   "tmpfile",   "read",     "write",           "flush",
@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, kOperations> kNames = {
 }  // namespace
 
 std::string_view operation_name(Operation operation) noexcept {
-  return kNames[static_cast<std::size_t>(operation)];
+  return kOperationNames[static_cast<std::size_t>(operation)];
 }
 
 Stats::Stats() : shards_(std::make_unique<Shard[]>(kShards)) {}
@@ -86,7 +86,7 @@ std::vector<OperationStats> Stats::snapshot(std::int64_t now_ns) const {
   const auto now = static_cast<std::uint64_t>(now_ns / kNanosPerSecond) & 0xffffffffu;
   std::vector<OperationStats> all;
   for (std::size_t i = 0; i < kOperations; ++i) {
-    OperationStats one{.name = kNames[i]};
+    OperationStats one{.name = kOperationNames[i]};
     std::array<std::uint64_t, kBuckets> latency{};
     std::uint64_t recent = 0;
     std::uint64_t nanos = 0;

@@ -51,13 +51,13 @@ bool is_good_value(std::string_view xattr, const std::string& value) {
   return parse_quota(value).ok();
 }
 
-struct Setting {
+struct KeyValue {
   const Key* key = nullptr;
   std::string value;  // empty: what was told is taken back
 };
 
 // Checks before anything is set. False: `problem` says why.
-bool parse(const std::string& word, Setting& out, std::string& problem) {
+bool parse(const std::string& word, KeyValue& out, std::string& problem) {
   const std::size_t equals = word.find('=');
   for (const Key& key : kKeys)
     if (equals != std::string::npos && word.substr(0, equals) == key.name) out.key = &key;
@@ -119,7 +119,7 @@ std::optional<Target> find_target(const char* command, const std::string& path) 
   return std::nullopt;
 }
 
-bool apply(const char* command, const Target& target, const Setting& setting) {
+bool apply(const char* command, const Target& target, const KeyValue& setting) {
   const std::string xattr(setting.key->xattr);
   const std::string handle = target.handle();
   const int done = setting.value.empty()
@@ -132,10 +132,10 @@ bool apply(const char* command, const Target& target, const Setting& setting) {
 }
 
 int set(const SetArguments& arguments) {
-  std::vector<Setting> settings;
+  std::vector<KeyValue> settings;
   for (const std::string& word : arguments.words) {
     std::string problem;
-    Setting setting;
+    KeyValue setting;
     if (!parse(word, setting, problem)) {
       complain(problem);
       return kExitUsage;
@@ -144,7 +144,7 @@ int set(const SetArguments& arguments) {
   }
   const std::optional<Target> target = find_target("set", arguments.path);
   if (!target) return kExitFailed;
-  for (const Setting& setting : settings)
+  for (const KeyValue& setting : settings)
     if (!apply("set", *target, setting)) return kExitFailed;
   return kExitOk;
 }

@@ -9,6 +9,7 @@ namespace kvcachefs {
 // Nanoseconds since the epoch, as in a struct timespec; negative before 1970.
 using UnixNanos = std::int64_t;
 inline constexpr std::int64_t kNanosPerSecond = 1'000'000'000;
+inline constexpr std::int64_t kNanosPerMilli = 1'000'000;
 
 // Cut at the ends of what 64 bits hold, 1677 and 2262.
 [[nodiscard]] constexpr UnixNanos to_nanos(const timespec& t) noexcept {

@@ -10,7 +10,7 @@
 namespace kvcachefs {
 namespace {
 
-constexpr std::size_t kBatch = 1024;
+constexpr std::size_t kEntryBatch = 1024;
 
 }  // namespace
 
@@ -57,7 +57,7 @@ Result<void> Check::check_links(InodeNumber number, InodeRecord& record) {
     std::uint64_t after = 0;
     while (named) {
       const std::vector<DirEntry> entries =
-          TRY(setup_.catalog.list_directory(number, after, kBatch));
+          TRY(setup_.catalog.list_directory(number, after, kEntryBatch));
       if (entries.empty()) break;
       after = entries.back().cookie;
       for (const DirEntry& entry : entries) links += entry.type == DT_DIR ? 1 : 0;
@@ -126,7 +126,7 @@ Result<void> Check::forget_seal(InodeNumber number, InodeRecord& record) {
 
 Result<void> Check::drop_names(InodeNumber number, InodeRecord& record) {
   while (true) {
-    const auto links = TRY(setup_.catalog.list_links(number, kBatch));
+    const auto links = TRY(setup_.catalog.list_links(number, kEntryBatch));
     if (links.empty()) break;
     Edit edit;
     for (const auto& [parent, name] : links) {

@@ -22,7 +22,7 @@ constexpr std::size_t kFewFiles = 4;
 
 // A file that was ready when it was looked at, and what must still hold when its seal is
 // recorded.
-struct Candidate {
+struct SealCandidate {
   InodePtr inode;
   ObjectId object = kNoObject;
   std::uint32_t device = 0;
@@ -34,10 +34,10 @@ struct Candidate {
 enum class Sealed { kYes, kNotReady, kPoisoned };
 
 // nullopt: it is not ready. An error: it is to be looked at again.
-Result<std::optional<Candidate>> find_candidate(Core& core, InodeNumber number) {
+Result<std::optional<SealCandidate>> find_candidate(Core& core, InodeNumber number) {
   const auto none = [](const Error& error, int is_answer) {
-    return error.code == is_answer ? Result<std::optional<Candidate>>(std::nullopt)
-                                   : Result<std::optional<Candidate>>(error);
+    return error.code == is_answer ? Result<std::optional<SealCandidate>>(std::nullopt)
+                                   : Result<std::optional<SealCandidate>>(error);
   };
   Result<InodePtr> inode = core.table.get(number);
   if (!inode.ok()) return none(inode.error(), ESTALE);
@@ -54,21 +54,22 @@ Result<std::optional<Candidate>> find_candidate(Core& core, InodeNumber number) 
   const bool failed = (*inode)->is_going() && (record.flags & kInodePoisoned) != 0;
   const bool ready =
       failed || record.state == DataState::kPublished || record.state == DataState::kMutable;
-  if (!ready || (*inode)->writers > 0 || record.nlink == 0) return std::optional<Candidate>{};
+  if (!ready || (*inode)->writers > 0 || record.nlink == 0)
+    return std::optional<SealCandidate>{};
   Result<Tier*> tier = core.devices->of(**inode);
   if (!tier.ok()) return none(tier.error(), ENOENT);
   Result<UniqueFd> fd = (*tier)->open(record.object, O_RDONLY);
   if (!fd.ok()) return none(fd.error(), ENOENT);
-  return std::optional(Candidate{.inode = *inode,
-                                 .object = record.object,
-                                 .device = *(*inode)->device,
-                                 .write_opens = (*inode)->write_opens,
-                                 .failed = failed,
-                                 .fd = std::move(*fd)});
+  return std::optional(SealCandidate{.inode = *inode,
+                                     .object = record.object,
+                                     .device = *(*inode)->device,
+                                     .write_opens = (*inode)->write_opens,
+                                     .failed = failed,
+                                     .fd = std::move(*fd)});
 }
 
 // The checksums that the object has already, if the file is still what they were taken of.
-Result<std::optional<ObjectRecord>> standing_checksums(Core& core, const Candidate& file,
+Result<std::optional<ObjectRecord>> standing_checksums(Core& core, const SealCandidate& file,
                                                        const DataStamp& now) {
   std::optional<ObjectRecord> object = TRY(core.catalog.find_object(file.object));
   if (object && object->sealed == now && (!object->chunk_crc32c.empty() || now.size == 0) &&
@@ -78,7 +79,7 @@ Result<std::optional<ObjectRecord>> standing_checksums(Core& core, const Candida
   return std::optional<ObjectRecord>{};
 }
 
-Result<Sealed> record_seal(Core& core, const Candidate& file, const DataStamp& stamp,
+Result<Sealed> record_seal(Core& core, const SealCandidate& file, const DataStamp& stamp,
                            const ObjectRecord& object, bool is_new) {
   const std::lock_guard lock(file.inode->mutex);
   InodeRecord next = file.inode->record;
@@ -118,7 +119,7 @@ void let_the_clock_tick(const DataStamp& stamp) noexcept {
 //
 // `fdatasync` of a file whose filesystem was synced a moment ago finds nothing to write, but
 // reports the errors of this file.
-Result<Sealed> seal_one(Core& core, const Candidate& file) {
+Result<Sealed> seal_one(Core& core, const SealCandidate& file) {
   struct stat before {};
   if (::fstat(file.fd.get(), &before) != 0) return fail_errno("status of a backing file");
   const DataStamp stamp = stamp_of(before);
@@ -246,9 +247,9 @@ void Sealer::pass() {
     }
     if (numbers->empty()) break;
     after = numbers->back();
-    std::vector<Candidate> batch;
+    std::vector<SealCandidate> batch;
     for (const InodeNumber number : *numbers) {
-      Result<std::optional<Candidate>> file = find_candidate(core_, number);
+      Result<std::optional<SealCandidate>> file = find_candidate(core_, number);
       if (file.ok() && *file) {
         batch.push_back(std::move(**file));
         continue;
@@ -268,7 +269,7 @@ void Sealer::pass() {
       }
     }
     std::uint64_t sealed = 0;
-    for (const Candidate& file : batch) {
+    for (const SealCandidate& file : batch) {
       if (out_of_time()) {
         first_left = std::min(first_left, file.inode->number);
         continue;

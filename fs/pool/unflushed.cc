@@ -9,7 +9,7 @@
 namespace kvcachefs {
 namespace {
 
-constexpr std::size_t kBatch = 1024;
+constexpr std::size_t kCountBatch = 1024;
 // That are looked at, of each kind.
 constexpr std::size_t kMostSeen = 65'536;
 
@@ -31,13 +31,13 @@ using List = std::function<Result<std::vector<InodeNumber>>(InodeNumber after)>;
 Result<void> count_files(Core& core, std::string_view top, const List& list, bool are_sealed,
                          Unflushed& out) {
   InodeNumber after = 0;
-  for (std::size_t seen = 0; seen < kMostSeen; seen += kBatch) {
+  for (std::size_t seen = 0; seen < kMostSeen; seen += kCountBatch) {
     const std::vector<InodeNumber> numbers = TRY(list(after));
     for (const InodeNumber number : numbers) {
       if (number >= out.before) return {};
       if (TRY(is_going_there(core, top, number, are_sealed))) ++out.files;
     }
-    if (numbers.size() < kBatch) return {};
+    if (numbers.size() < kCountBatch) return {};
     after = numbers.back();
   }
   out.more = true;
@@ -46,11 +46,11 @@ Result<void> count_files(Core& core, std::string_view top, const List& list, boo
 
 Result<void> count_removed(Core& core, std::string_view top, Unflushed& out) {
   std::string after;
-  for (std::size_t seen = 0; seen < kMostSeen; seen += kBatch) {
-    const auto batch = TRY(core.catalog.list_tombstones(after, kBatch));
+  for (std::size_t seen = 0; seen < kMostSeen; seen += kCountBatch) {
+    const auto batch = TRY(core.catalog.list_tombstones(after, kCountBatch));
     for (const auto& [path, tombstone] : batch)
       if (is_below(path, top)) ++out.removed;
-    if (batch.size() < kBatch) return {};
+    if (batch.size() < kCountBatch) return {};
     after = batch.back().first;
   }
   out.more = true;
@@ -64,12 +64,12 @@ Result<Unflushed> count_unflushed(Core& core, std::string_view path, InodeNumber
   // A file that is sealed meanwhile goes from the first list to the second.
   TRY(count_files(
       core, path,
-      [&core](InodeNumber after) { return core.catalog.list_unsealed(after, kBatch); }, false,
-      out));
+      [&core](InodeNumber after) { return core.catalog.list_unsealed(after, kCountBatch); },
+      false, out));
   TRY(count_files(
       core, path,
-      [&core](InodeNumber after) { return core.catalog.list_to_publish(after, kBatch); }, true,
-      out));
+      [&core](InodeNumber after) { return core.catalog.list_to_publish(after, kCountBatch); },
+      true, out));
   TRY(count_removed(core, path, out));
   return out;
 }

@@ -10,6 +10,7 @@
 #include <random>
 #include <string>
 
+#include "backend/base/units.h"
 #include "tests/fakes/gated_pool_session.h"
 #include "tests/fakes/seed.h"
 #include "tests/servers/pool_places.h"
@@ -22,7 +23,6 @@ using testing::must;
 using testing::Server;
 using testing::TestVolume;
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr PoolOptions kOptions = {.stage_whole = kMiB};
 
 std::string random_bytes(std::size_t size) {

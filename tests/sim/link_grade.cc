@@ -3,6 +3,9 @@
 #include <utility>
 
 namespace kvcachefs::sim {
+
+using What = order::Note::What;
+
 namespace {
 
 std::optional<BlockId> link_in(const order::Learner& learner, BlockId block) {
@@ -100,7 +103,6 @@ Grade SecondSights::grade() {
 }
 
 order::Note note_of(const Call& call) {
-  using What = order::Note::What;
   constexpr What kWhats[] = {What::kHit, What::kMiss, What::kLoaded, What::kStoreBegan,
                              What::kStored};
   return {.what = kWhats[static_cast<std::size_t>(call.type)],

@@ -2,10 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/units.h"
+
 namespace kvcachefs {
 namespace {
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kLimit = 256 * kMiB;
 
 TEST(RingShape, SmallMachinesGetWhatWasAskedFor) {

@@ -12,14 +12,14 @@
 namespace kvcachefs {
 namespace {
 
-using Places = std::vector<ObjectPlace>;
+using ObjectPlaces = std::vector<ObjectPlace>;
 
 TEST(ObjectCount, IsNotKnownBeforeTheWalkIsAtItsEnd) {
   ObjectCount count;
-  count.came(Places{{.id = 1, .device = 0}});  // before the begin: the walk meets it
+  count.came(ObjectPlaces{{.id = 1, .device = 0}});  // before the begin: the walk meets it
   count.begin(10);
   EXPECT_EQ(std::nullopt, count.on(0));
-  count.passed(5, Places{{.id = 1, .device = 0}, {.id = 5, .device = 1}});
+  count.passed(5, ObjectPlaces{{.id = 1, .device = 0}, {.id = 5, .device = 1}});
   EXPECT_EQ(std::nullopt, count.on(0));
   count.passed_all();
   EXPECT_EQ(1u, count.on(0));
@@ -30,8 +30,8 @@ TEST(ObjectCount, IsNotKnownBeforeTheWalkIsAtItsEnd) {
 TEST(ObjectCount, AnObjectMadeMeanwhileCountsOnceThoughTheWalkMeetsIt) {
   ObjectCount count;
   count.begin(10);
-  count.came(Places{{.id = 12, .device = 0}});
-  count.passed(12, Places{{.id = 3, .device = 0}, {.id = 12, .device = 0}});
+  count.came(ObjectPlaces{{.id = 12, .device = 0}});
+  count.passed(12, ObjectPlaces{{.id = 3, .device = 0}, {.id = 12, .device = 0}});
   count.passed_all();
   EXPECT_EQ(2u, count.on(0));
 }
@@ -39,23 +39,23 @@ TEST(ObjectCount, AnObjectMadeMeanwhileCountsOnceThoughTheWalkMeetsIt) {
 TEST(ObjectCount, ARemovalAheadOfTheWalkIsNeverCounted) {
   ObjectCount count;
   count.begin(10);
-  count.leaving(Places{{.id = 3, .device = 0}});
+  count.leaving(ObjectPlaces{{.id = 3, .device = 0}});
   // Its record was read just before the commit.
-  count.passed(4, Places{{.id = 3, .device = 0}, {.id = 4, .device = 0}});
+  count.passed(4, ObjectPlaces{{.id = 3, .device = 0}, {.id = 4, .device = 0}});
   // This one's commit came before the reading.
-  count.leaving(Places{{.id = 7, .device = 0}});
-  count.passed(8, Places{{.id = 8, .device = 0}});
+  count.leaving(ObjectPlaces{{.id = 7, .device = 0}});
+  count.passed(8, ObjectPlaces{{.id = 8, .device = 0}});
   count.passed_all();
   EXPECT_EQ(2u, count.on(0));
-  count.leaving(Places{{.id = 4, .device = 0}});
+  count.leaving(ObjectPlaces{{.id = 4, .device = 0}});
   EXPECT_EQ(1u, count.on(0));
 }
 
 TEST(ObjectCount, ARemovalThatFailsIsTakenBack) {
   ObjectCount count;
   count.begin(10);
-  const Places early{{.id = 3, .device = 0}};
-  const Places late{{.id = 8, .device = 0}};
+  const ObjectPlaces early{{.id = 3, .device = 0}};
+  const ObjectPlaces late{{.id = 8, .device = 0}};
   count.leaving(early);
   count.leaving(late);
   count.passed(5, early);
@@ -79,12 +79,13 @@ TEST(ObjectCount, AgreesWithATableThatChangesUnderTheWalk) {
     count.begin(next);
     const auto change = [&] {
       if (random() % 2 == 0) {
-        const Places made{{.id = next++, .device = static_cast<std::uint32_t>(random() % 3)}};
+        const ObjectPlaces made{
+            {.id = next++, .device = static_cast<std::uint32_t>(random() % 3)}};
         table[made[0].id] = made[0].device;
         count.came(made);
       } else if (!table.empty()) {
         const auto at = std::next(table.begin(), static_cast<long>(random() % table.size()));
-        const Places gone{{.id = at->first, .device = at->second}};
+        const ObjectPlaces gone{{.id = at->first, .device = at->second}};
         count.leaving(gone);
         if (random() % 4 == 0) {
           count.stayed(gone);
@@ -94,7 +95,7 @@ TEST(ObjectCount, AgreesWithATableThatChangesUnderTheWalk) {
       }
     };
     for (ObjectId last = 0;;) {
-      Places batch;
+      ObjectPlaces batch;
       for (auto at = table.upper_bound(last); at != table.end() && batch.size() < 7; ++at)
         batch.push_back({.id = at->first, .device = at->second});
       for (auto changes = random() % 4; changes > 0; --changes) change();

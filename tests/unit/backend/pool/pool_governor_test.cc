@@ -7,12 +7,13 @@
 #include <memory>
 #include <vector>
 
+#include "backend/base/units.h"
+
 namespace kvcachefs {
 namespace {
 
 using namespace std::chrono_literals;
 using Clock = PoolGovernor::Clock;
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 // A way that carries so many bytes a second, one request after the other, and takes so long for each beside.
 class Line {
