@@ -104,11 +104,11 @@ class NfsSession : public PoolSession {
                              Deadline deadline) override;
   Result<void> write_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
                            const PoolFill& fill, PoolWrite when, Deadline deadline) override {
-    TRY(send(file, offset, size, fill, when, deadline));
+    static_cast<void>(TRY(send(file, offset, size, fill, when, deadline)));
     return {};
   }
   Result<void> commit(PoolFile& file, Deadline deadline) override {
-    TRY(commit_all(file, deadline));
+    static_cast<void>(TRY(commit_all(file, deadline)));
     return {};
   }
   Result<PoolStatus> store(PoolFile& file, std::uint64_t size, const PoolFill& fill,

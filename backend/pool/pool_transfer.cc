@@ -458,9 +458,9 @@ Result<void> fetch_part(
     return fail(EILSEQ, "pool: a record of checksums is of another size");
   const std::uint32_t* const expected =
       known.sums ? known.sums->chunk_crc32c.data() + first : nullptr;
-  TRY(fetch_bytes(
+  static_cast<void>(TRY(fetch_bytes(
       session, *known.file, offset, size, fd, sums, expected,
-      [&](std::size_t chunk) { arrived(first + chunk, sums.sums()[chunk]); }, deadline));
+      [&](std::size_t chunk) { arrived(first + chunk, sums.sums()[chunk]); }, deadline)));
   return {};
 }
 
