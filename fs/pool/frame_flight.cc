@@ -66,7 +66,8 @@ Result<void> FrameFlight::wait_for(std::uint64_t offset, std::uint64_t size) {
   const FrameTable::Range range = table_.covering(offset, size);
   if (table_.has(range)) return {};
   const Error cannot = fail(EIO, "pool: the bytes of an open file cannot be had");
-  if (progress_ < gave_up_ && began < gave_up_ + kAskedAgain) return cannot;
+  const bool is_asked_again = range.first >= given_up_.first && range.end() <= given_up_.end();
+  if (is_asked_again && progress_ < gave_up_ && began < gave_up_ + kAskedAgain) return cannot;
   const FrameTable::Want want = table_.want(range);
   bell_->ring();
   Result<void> outcome;
@@ -74,6 +75,7 @@ Result<void> FrameFlight::wait_for(std::uint64_t offset, std::uint64_t size) {
     const auto until = std::min(std::max(began, progress_) + kNoProgress, at_most);
     if (failure_ || SteadyClock::now() >= until) {
       gave_up_ = SteadyClock::now();
+      given_up_ = range;
       outcome = cannot;
       break;
     }

@@ -116,7 +116,8 @@ class FrameFlight {
   std::size_t asked_ = 0;
   std::size_t working_ = 0;
   std::chrono::steady_clock::time_point progress_{};
-  std::chrono::steady_clock::time_point gave_up_{};  // when a reader did
+  std::chrono::steady_clock::time_point gave_up_{};  // when a reader did, and on what
+  FrameTable::Range given_up_{};
   std::optional<Error> failure_;
   std::int64_t failed_ns_ = 0;
   bool done_ = false;
