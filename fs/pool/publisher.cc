@@ -296,8 +296,6 @@ Result<bool> Publisher::publish_files() {
 }
 
 void Publisher::publish_batch(Batch& batch) {
-  pthread_setname_np(pthread_self(), "kv-publish");
-  yield_cpus();
   while (!stopping()) {
     const std::optional<std::size_t> ticket = batch.take();
     if (!ticket) return;
