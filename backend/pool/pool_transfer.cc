@@ -141,14 +141,18 @@ Result<PoolStatus> send_bytes(PoolSession& session, PoolFile& file, const PoolSo
       deadline);
 }
 
+// Leaves the temporary. Not by RENAME: Ganesha's, from a directory that is in use to another, sleeps for a second
+// (mdcache_src_dest_lock() of its FSAL_MDCACHE).
 Result<void> write_sums(PoolSession& session, const PoolSums& sums,
                         const std::string& temporary, PoolWrite when, Deadline deadline) {
-  static_cast<void>(
-      TRY(write_anew(session, temporary, encode_pool_sums(sums), when, deadline)));
-  // One of a removed file, whose number this one has now, goes with it.
+  const PoolFilePtr file =
+      TRY(write_anew(session, temporary, encode_pool_sums(sums), when, deadline));
   const std::string path = pool_sums_path(sums.fileid);
-  return below(
-      session, path, [&] { return session.rename(temporary, path, deadline); }, deadline);
+  Result<void> linked = below(
+      session, path, [&] { return session.link(*file, path, deadline); }, deadline);
+  if (linked.ok() || linked.error().code != EEXIST) return linked;
+  // One of a removed file, whose number this one has now, goes with it.
+  return session.rename(temporary, path, deadline);
 }
 
 PoolSums sums_of(const PoolSource& source, const PoolStatus& status) {
@@ -305,8 +309,7 @@ Result<Prepared> prepare_publication(PoolSession& session, const PoolSource& sou
   }
   // Of a file that was not published they say nothing, and go when its number is used again.
   if (!status.ok()) {
-    static_cast<void>(session.remove(temporary + kSumsSuffix, deadline).ok());
-    static_cast<void>(session.remove(temporary, deadline).ok());
+    clear_publication(session, node, number, deadline);
     return status.error();
   }
   prepared.file = *made;
@@ -319,16 +322,26 @@ Result<Published> finish_publication(PoolSession& session, const PoolSource& sou
                                      std::uint64_t number, Deadline deadline) {
   if (prepared.file == nullptr) return Published{.status = prepared.status};
   const std::string temporary = pool_temporary_path(node, number);
-  const Result<Published> published =
+  Result<Published> published =
       link_into_place(session, *prepared.file, prepared.status, source, temporary, deadline);
-  static_cast<void>(session.remove(temporary, deadline).ok());
+  if (!published.ok()) clear_publication(session, node, number, deadline);
   return published;
+}
+
+void clear_publication(PoolSession& session, const Uuid& node, std::uint64_t number,
+                       Deadline deadline) {
+  const std::string temporary = pool_temporary_path(node, number);
+  static_cast<void>(session.remove(temporary + kSumsSuffix, deadline).ok());
+  static_cast<void>(session.remove(temporary, deadline).ok());
 }
 
 Result<Published> publish(PoolSession& session, const PoolSource& source, const Uuid& node,
                           std::uint64_t number, Deadline deadline) {
   const Prepared prepared = TRY(prepare_publication(session, source, node, number, deadline));
-  return finish_publication(session, source, prepared, node, number, deadline);
+  Published published =
+      TRY(finish_publication(session, source, prepared, node, number, deadline));
+  if (prepared.file != nullptr) clear_publication(session, node, number, deadline);
+  return published;
 }
 
 namespace {
@@ -349,7 +362,7 @@ Result<std::optional<PoolSums>> read_sums(PoolSession& session, std::uint64_t fi
       TRY(session.read(**file, 0, std::as_writable_bytes(std::span(bytes)), deadline));
   bytes.resize(got);
   Result<PoolSums> sums = decode_pool_sums(bytes);
-  // It was renamed into place whole, and its path says whose it is.
+  // A file's was given its name whole, and its path says whose it is.
   if (!sums.ok() || sums->fileid != fileid)
     return fail(EILSEQ, "pool: a record of checksums is damaged");
   return std::optional<PoolSums>(std::move(sums).value());
@@ -396,9 +409,24 @@ Result<std::uint64_t> describe_directory(PoolSession& session, const DirectoryOw
                       .mode = owner.mode,
                       .keep = false,
                       .chunk_crc32c = {}};
-  // A server that starts anew may lose it; then it is as if nobody had said it.
-  TRY(write_sums(session, sums, pool_temporary_path(node, owner.number) + kSumsSuffix,
-                 PoolWrite::kAtCommit, deadline));
+  // A server that starts anew may lose it; then it is as if nobody had said it. So it is where half of one is read: a
+  // directory has no bytes that could be wrong.
+  const std::string bytes = encode_pool_sums(sums);
+  const std::string path = pool_sums_path(fileid);
+  const Result<PoolFilePtr> file = below(
+      session, path, [&] { return session.create(path, kPoolServiceMode, deadline); },
+      deadline);
+  if (file.ok()) {
+    TRY(session.write(**file, 0, std::as_bytes(std::span(bytes)), PoolWrite::kAtCommit,
+                      deadline));
+    return fileid;
+  }
+  if (file.error().code != EEXIST) return file.error();
+  const std::string temporary = pool_temporary_path(node, owner.number) + kSumsSuffix;
+  const Result<void> told =
+      write_sums(session, sums, temporary, PoolWrite::kAtCommit, deadline);
+  static_cast<void>(session.remove(temporary, deadline).ok());
+  TRY(told);
   return fileid;
 }
 

@@ -71,7 +71,11 @@ struct Prepared {
                                                    const PoolSource& source,
                                                    const Prepared& prepared, const Uuid& node,
                                                    std::uint64_t number, Deadline deadline);
-// Both.
+// Removes the names of a finished try that nobody looks for, when nobody waits for it any more. What cannot be removed now
+// goes with what a node leaves behind.
+void clear_publication(PoolSession& session, const Uuid& node, std::uint64_t number,
+                       Deadline deadline);
+// All three.
 [[nodiscard]] Result<Published> publish(PoolSession& session, const PoolSource& source,
                                         const Uuid& node, std::uint64_t number,
                                         Deadline deadline);

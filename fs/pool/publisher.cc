@@ -478,6 +478,7 @@ Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch
   tries_.forget(file.object);
   const Outcome outcome = TRY(record(file, *published, prepared->status.fileid));
   batch.done(ticket);
+  if (prepared->file != nullptr) clear(*sent);
   if (published->is_duplicate) {
     duplicates_.fetch_add(1, std::memory_order_relaxed);
   } else {
@@ -491,6 +492,17 @@ Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch
     describe_directories(file.shared, file.directory, prepared->made);
   }
   return outcome;
+}
+
+void Publisher::clear(const Sent& sent) {
+  const Result<void> cleared = service_.client().call<void>(
+      PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
+      [number = sent.number, node = service_.node()](PoolSession& session,
+                                                     Deadline deadline) -> Result<void> {
+        clear_publication(session, node, number, deadline);
+        return {};
+      });
+  static_cast<void>(cleared.ok());
 }
 
 // What the name stood for, also before earlier tries, one of which may have replaced it and not been heard of again.

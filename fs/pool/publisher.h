@@ -82,6 +82,7 @@ class Publisher {
   };
   Result<Standing> look_again(const Candidate& file);
   void tell_replaced(const Candidate& file, const Published& published);
+  void clear(const Sent& sent);
   static void put_copy(const Candidate& file, const Standing& standing,
                        const PoolStatus& status, Edit& edit);
   Result<bool> is_at_its_path(const Candidate& file);
