@@ -237,7 +237,9 @@ Result<Entry> Volume::lookup(InodeNumber parent, std::string_view name, const Ca
   }
   InodePtr brought;
   if (ask == AskPool::kYes && parts_->pool_files)
-    brought = parts_->pool_files->bring(parent, name);
+    brought = parts_->pool_files->bring(parent, name,
+                                        parts_->core.options.stage_bytes > 0 &&
+                                            !parts_->core.knowledge.is_crawling(caller.pid));
   Result<Entry> entry = parts_->names.lookup(parent, name, caller, miss_timeout_s);
   // Another node may publish it the next moment, and nobody would tell the kernel.
   if (parts_->pool_files && miss_timeout_s != nullptr) *miss_timeout_s = 0;

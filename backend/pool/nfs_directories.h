@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -15,18 +16,27 @@
 #include <utility>
 
 #include "backend/pool/nfs_file.h"
+#include "backend/pool/pool_format.h"
 #include "backend/pool/pool_path.h"
 
 namespace kvcachefs {
+
+// What is not the users'.
+inline bool is_of_pool_itself(std::string_view path) noexcept {
+  return path.substr(0, path.find('/')) == kPoolService;
+}
 
 class NfsDirectories {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kMost = 4096;
+  // How long a handle is taken for what stands at its path, and one that is renamed by nobody.
+  static constexpr std::chrono::seconds kTrusted{2};
+  static constexpr std::chrono::seconds kTrustedOfPool{60};
 
   // Paths are below the directory with the handle `root`, as in all calls.
-  std::optional<NfsHandle> find(const NfsHandle& root, std::string_view path,
-                                Clock::duration trusted) const {
+  std::optional<NfsHandle> find(const NfsHandle& root, std::string_view path) const {
+    const auto trusted = is_of_pool_itself(path) ? kTrustedOfPool : kTrusted;
     const std::lock_guard lock(mutex_);
     if (root != root_) return std::nullopt;
     const auto known = known_.find(std::string(path));
@@ -38,7 +48,13 @@ class NfsDirectories {
   void put(const NfsHandle& root, std::string_view path, const NfsHandle& handle,
            Clock::time_point since) {
     const std::lock_guard lock(mutex_);
-    if (root != root_ || known_.size() >= kMost) known_.clear();
+    if (root != root_) known_.clear();
+    if (known_.size() >= kMost) {
+      // Those of the pool's own are few, and asked for with each file.
+      for (auto one = known_.begin(); one != known_.end();)
+        one = is_of_pool_itself(one->first) ? std::next(one) : known_.erase(one);
+      if (known_.size() >= kMost) known_.clear();
+    }
     root_ = root;
     known_[std::string(path)] = {.handle = handle, .since = since};
   }

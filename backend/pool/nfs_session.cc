@@ -22,11 +22,6 @@ namespace {
 
 // Requests of one read or write that are under way together. Of 1 MiB each they fill 10 Gbit/s at 6 ms.
 constexpr std::size_t kDepth = 8;
-// How long a directory's handle is taken for what stands at its path: servers know directories that were renamed
-// by the same handle.
-constexpr std::chrono::seconds kDirectoryTrusted{2};
-// Those of the pool's own files are not renamed by anybody.
-constexpr std::chrono::seconds kServiceDirectoryTrusted{60};
 constexpr std::size_t kListedAtOnce = 64 * 1024;  // bytes of a READDIR
 // What a server must take and give at least; less is no server for files of megabytes.
 constexpr std::size_t kLeastAtOnce = 4096;
@@ -73,8 +68,12 @@ class NfsSession : public PoolSession {
 
   Result<PoolFound> find(std::string_view path, Deadline deadline) override {
     TRY(check_pool_path(path));
+    const auto asked = std::chrono::steady_clock::now();
     Found found = TRY(find_handle(path, deadline));
     PoolFound out{.status = found.status, .file = nullptr};
+    // Whoever finds a directory mostly looks into it next.
+    if (found.status.kind == PoolKind::kDirectory && !path.empty())
+      directories_->put(root_, path, found.handle, asked);
     if (found.status.kind == PoolKind::kFile)
       out.file = std::make_shared<NfsFile>(std::move(found.handle), found.status);
     return out;
@@ -160,7 +159,7 @@ class NfsSession : public PoolSession {
   Result<void> list_in(const Handle& directory,
                        const std::function<bool(const PoolEntry&)>& visit, Deadline deadline);
   Result<void> list_statuses_in(
-      const Handle& directory,
+      std::string_view path, const Handle& directory,
       const std::function<bool(const PoolEntry&, const PoolStatus&)>& visit, Deadline deadline);
   // Puts a piece on its way; the request is to be told of its answer.
   using Start = std::function<Result<void>(Piece, std::shared_ptr<PoolGovernor::Request>)>;
@@ -286,10 +285,7 @@ Result<Found> NfsSession::find_handle(std::string_view path, Deadline deadline) 
 Result<Handle> NfsSession::directory_at(std::string_view path, Deadline deadline) {
   if (path.empty()) return root_;
   const auto now = std::chrono::steady_clock::now();
-  const bool is_service = path.substr(0, path.find('/')) == kPoolService;
-  const auto trusted = is_service ? kServiceDirectoryTrusted : kDirectoryTrusted;
-  if (std::optional<Handle> known = directories_->find(root_, path, trusted))
-    return std::move(*known);
+  if (std::optional<Handle> known = directories_->find(root_, path)) return std::move(*known);
   const auto [above, name] = split_pool_path(path);
   const Handle parent = TRY(directory_at(above, deadline));
   Found found = TRY(look_up(parent, name, deadline));
@@ -628,17 +624,12 @@ Result<void> NfsSession::list(std::string_view path,
                               Deadline deadline) {
   TRY(check_pool_path(path));
   bool visited = false;
+  const auto noted = [&](const PoolEntry& entry) {
+    visited = true;
+    return visit(entry);
+  };
   return in_directory(
-      path,
-      [&](const Handle& directory) {
-        return list_in(
-            directory,
-            [&](const PoolEntry& entry) {
-              visited = true;
-              return visit(entry);
-            },
-            deadline);
-      },
+      path, [&](const Handle& directory) { return list_in(directory, noted, deadline); },
       [&] { return !visited; }, deadline);
 }
 
@@ -684,22 +675,20 @@ Result<void> NfsSession::list_statuses(
     const std::function<bool(const PoolEntry&, const PoolStatus&)>& visit, Deadline deadline) {
   TRY(check_pool_path(path));
   bool visited = false;
+  const auto noted = [&](const PoolEntry& entry, const PoolStatus& status) {
+    visited = true;
+    return visit(entry, status);
+  };
   return in_directory(
       path,
       [&](const Handle& directory) {
-        return list_statuses_in(
-            directory,
-            [&](const PoolEntry& entry, const PoolStatus& status) {
-              visited = true;
-              return visit(entry, status);
-            },
-            deadline);
+        return list_statuses_in(path, directory, noted, deadline);
       },
       [&] { return !visited; }, deadline);
 }
 
 Result<void> NfsSession::list_statuses_in(
-    const Handle& directory,
+    std::string_view path, const Handle& directory,
     const std::function<bool(const PoolEntry&, const PoolStatus&)>& visit, Deadline deadline) {
   READDIRPLUS3args args{};
   args.dir = raw(directory);
@@ -713,6 +702,7 @@ Result<void> NfsSession::list_statuses_in(
   bool go_on = true;
   while (go_on) {
     const cookie3 before = args.cookie;
+    const auto asked = std::chrono::steady_clock::now();
     std::vector<Named> page;
     go_on = TRY(call<READDIRPLUS3res>(
         rpc_nfs3_readdirplus_async, args,
@@ -732,6 +722,14 @@ Result<void> NfsSession::list_statuses_in(
             page.push_back({.name = std::string(name),
                             .fileid = entry.fileid,
                             .status = status_of(entry.name_attributes)});
+            if (is_of_pool_itself(path) && page.back().status &&
+                entry.name_handle.handle_follows != 0 &&
+                page.back().status->kind == PoolKind::kDirectory) {
+              const auto handle = handle_of(entry.name_handle.post_op_fh3_u.handle);
+              if (handle.ok())
+                directories_->put(root_, std::string(path) + '/' + std::string(name), *handle,
+                                  asked);
+            }
           }
           std::copy_n(listed.cookieverf, NFS3_COOKIEVERFSIZE, args.cookieverf);
           return listed.reply.eof == 0;

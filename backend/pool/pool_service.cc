@@ -167,6 +167,7 @@ void PoolService::run() {
       append();
       if (Clock::now() - beaten_ >= kBeatEvery) beat();
       follow();
+      if (Clock::now() - sums_listed_ >= kListSumsEvery) list_sums();
       if (Clock::now() - swept_ >= (is_full() ? kSweepFullEvery : kSweepEvery)) sweep();
     }
     lock.lock();
@@ -376,6 +377,15 @@ void PoolService::follow() {
 void PoolService::missed_something() {
   misses_.forget_all();
   if (on_gap) on_gap();
+}
+
+void PoolService::list_sums() {
+  sums_listed_ = Clock::now();
+  const Result<void> listed = call<void>([](PoolSession& session, Deadline deadline) {
+    return find_sums_directories(session, deadline);
+  });
+  // Who needs one looks for it himself.
+  if (!listed.ok()) log_debug("pool: sums not listed errno={}", listed.error().code);
 }
 
 void PoolService::sweep() {

@@ -59,6 +59,8 @@ class PoolService {
   // What is told goes out together: each append waits for the server's disk.
   static constexpr std::chrono::milliseconds kGather{25};
   static constexpr std::chrono::milliseconds kBeatEvery{2000};
+  // Less than what a session trusts a handle of them for.
+  static constexpr std::chrono::seconds kListSumsEvery{30};
   static constexpr std::chrono::hours kForgottenAfter{1};
   // How long a miss may be remembered: while all living nodes are followed, and else.
   static constexpr std::chrono::seconds kMissFollowed{60};
@@ -123,6 +125,7 @@ class PoolService {
   void meet(const std::vector<PoolMember>& members);
   void note_silence(const std::vector<PoolMember>& members);
   void follow();
+  void list_sums();
   void sweep();
   void missed_something();
   template <class T>
@@ -152,6 +155,7 @@ class PoolService {
   std::map<Uuid, Silence> silent_;
   int refusals_ = 0;  // tries to join in a row that came to one
   std::chrono::steady_clock::time_point beaten_{};
+  std::chrono::steady_clock::time_point sums_listed_{};
   std::chrono::steady_clock::time_point swept_{};
 
   mutable std::mutex mutex_;

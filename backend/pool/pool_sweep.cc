@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "backend/pool/pool_path.h"
@@ -13,6 +14,7 @@ namespace {
 
 // Of one directory that are looked at in one call.
 constexpr std::size_t kMostListed = 65'536;
+constexpr std::uint64_t kSumsDirectories = 256;  // pool_sums_path()
 constexpr std::int64_t kHour = 3600 * kNanosPerSecond;
 
 bool is_gone(const Error& error) noexcept {
@@ -88,6 +90,26 @@ void make_trash_directories(PoolSession& session, UnixNanos now, Deadline deadli
        {pool_trash_path(now, Uuid{}, 0), pool_trash_path(now + kHour, Uuid{}, 0),
         pool_spare_trash_path(now, Uuid{}, 0)})
     static_cast<void>(make_directories(session, split_pool_path(path).first, deadline).ok());
+}
+
+Result<void> find_sums_directories(PoolSession& session, Deadline deadline) {
+  const Allowance allowance(deadline);
+  std::set<std::string> missing;
+  for (std::uint64_t fileid = 0; fileid < kSumsDirectories; ++fileid)
+    missing.emplace(split_pool_path(pool_sums_path(fileid)).first);
+  const std::string sums(split_pool_path(*missing.begin()).first);
+  TRY(session.list_statuses(
+      sums,
+      [&](const PoolEntry& entry, const PoolStatus&) {
+        missing.erase(sums + "/" + std::string(entry.name));
+        return true;
+      },
+      deadline));
+  for (const std::string& directory : missing) {
+    if (allowance.is_used_up()) break;
+    TRY(make_directories(session, directory, deadline));
+  }
+  return {};
 }
 
 Result<void> put_into_trash(PoolSession& session, std::string_view path, std::uint64_t fileid,

@@ -22,6 +22,10 @@ namespace kvcachefs {
 // is evicted from a full pool finds them there. What cannot be made is not.
 void make_trash_directories(PoolSession& session, UnixNanos now, Deadline deadline);
 
+// Lists the directories of checksums, one of which is asked for with each file: sessions know the way there from then on.
+// Those that are not there are made, as many as there is time for. Errors: of any call.
+[[nodiscard]] Result<void> find_sums_directories(PoolSession& session, Deadline deadline);
+
 // Puts the file at `path` into the trash if it has this number still. `now`: by the server's clock; `number`: not used
 // by this node in that second. Errors: ENOENT, ESTALE (another file stands there by now: it stays), and those of any
 // call.

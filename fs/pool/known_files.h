@@ -6,12 +6,15 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "backend/pool/pool_transfer.h"
+#include "fs/pool/early_load.h"
 #include "metadata/record.h"
 
 namespace kvcachefs {
@@ -22,15 +25,24 @@ class KnownFiles {
   static constexpr std::size_t kMost = 4096;
   static constexpr std::size_t kMostSums = 1024;
 
+  struct Noted {
+    PoolKnown known;
+    std::unique_ptr<EarlyLoad> early = nullptr;  // of its bytes; null: none has begun
+  };
+
   // `until`: monotonic; when it is to be asked for again.
-  void note(InodeNumber inode, PoolKnown&& known, std::int64_t until) {
+  void note(InodeNumber inode, Noted&& noted, std::int64_t until) {
+    const PoolKnown& known = noted.known;
     if (known.file == nullptr || (known.sums && known.sums->chunk_crc32c.size() > kMostSums))
       return;
+    std::vector<File> gone;  // what ends with them is not done under the lock
     const std::lock_guard lock(mutex_);
-    files_.insert_or_assign(inode, File{std::move(known), until});
+    File& file = files_[inode];
+    gone.push_back(std::exchange(file, File{std::move(noted), until}));
     order_.push_back(inode);
     while (order_.size() > kMost) {
-      files_.erase(order_.front());
+      if (auto oldest = files_.extract(order_.front()))
+        gone.push_back(std::move(oldest.mapped()));
       order_.pop_front();
     }
   }
@@ -43,16 +55,19 @@ class KnownFiles {
   }
 
   // What was noted, if it still holds; it is forgotten by that.
-  std::optional<PoolKnown> take(InodeNumber inode, std::int64_t now) {
-    const std::lock_guard lock(mutex_);
-    const auto found = files_.extract(inode);
+  std::optional<Noted> take(InodeNumber inode, std::int64_t now) {
+    decltype(files_)::node_type found;
+    {
+      const std::lock_guard lock(mutex_);
+      found = files_.extract(inode);
+    }
     if (found.empty() || found.mapped().until < now) return std::nullopt;
-    return std::move(found.mapped().known);
+    return std::move(found.mapped().noted);
   }
 
  private:
   struct File {
-    PoolKnown known;
+    Noted noted;
     std::int64_t until = 0;
   };
 

@@ -100,7 +100,7 @@ bool PoolFiles::is_wanted(InodeNumber directory, std::string_view name) {
   return to_ask(directory, name).has_value();
 }
 
-InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name) {
+InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name, bool loads) {
   const std::optional<Question> question = to_ask(directory, name);
   if (!question) return nullptr;
   const SharedName& shared = question->shared;
@@ -109,7 +109,8 @@ InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name) {
   const auto deadline = SteadyClock::now() + kLookupDeadline;
   for (int round = 0; round < kMostRounds; ++round) {
     const std::uint64_t ticket = service_.misses().before_asking(shared.path_hash);
-    Result<PoolKnown> found = ask(shared.path, deadline);
+    Result<KnownFiles::Noted> found =
+        ask(shared.path, loads && shared.is_block && standing == nullptr, deadline);
     const bool is_gone = !found.ok() && is_missing(found.error().code);
     if (!found.ok() && !is_gone) return standing;
     // Taken away, or replaced, since the server was asked? A tombstone goes after its removal was told: so it is
@@ -118,7 +119,7 @@ InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name) {
     if (!tombstone.ok()) return standing;
     if (!service_.misses().is_current(shared.path_hash, ticket)) continue;
     if (standing != nullptr) {
-      if (!is_gone && found->status.fileid == question->copy.fileid) {
+      if (!is_gone && found->known.status.fileid == question->copy.fileid) {
         standing->pool_checked.store(monotonic_now(), std::memory_order_relaxed);
         return standing;
       }
@@ -131,8 +132,9 @@ InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name) {
       return nullptr;
     }
     // What somebody put there that is neither a file nor a directory stays there.
-    if (found->status.kind == PoolKind::kOther ||
-        (*tombstone && (*tombstone)->fileid == found->status.fileid))
+    const PoolStatus& status = found->known.status;
+    if (status.kind == PoolKind::kOther ||
+        (*tombstone && (*tombstone)->fileid == status.fileid))
       return nullptr;
     found_.fetch_add(1, std::memory_order_relaxed);
     return take_over(directory, name, shared, std::move(*found));
@@ -141,8 +143,8 @@ InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name) {
 }
 
 InodePtr PoolFiles::take_over(InodeNumber directory, std::string_view name,
-                              const SharedName& shared, PoolKnown&& found) {
-  const Result<void> adopted = adopt(directory, name, shared, found);
+                              const SharedName& shared, KnownFiles::Noted&& found) {
+  const Result<void> adopted = adopt(directory, name, shared, found.known);
   if (!adopted.ok() && adopted.error().code != EEXIST) {
     log_warn("pool: name not taken over path=\"{}\" step=\"{}\" errno={}", shared.path,
              adopted.error().what, adopted.error().code);
@@ -193,15 +195,33 @@ void PoolFiles::drop(InodeNumber number) {
     log_warn("pool: name not removed inode={} errno={}", number, dropped.error().code);
 }
 
-Result<PoolKnown> PoolFiles::ask(const std::string& path, Deadline deadline) {
-  return service_.client().call<PoolKnown>(
+Result<KnownFiles::Noted> PoolFiles::ask(const std::string& path, bool loads,
+                                         Deadline deadline) {
+  const auto is_early = [loads, most = options_.stage_whole](const PoolKnown& found) {
+    return loads && found.file != nullptr && found.status.kind == PoolKind::kFile &&
+           found.status.size > 0 && found.status.size <= most;
+  };
+  KnownFiles::Noted noted;
+  noted.known = TRY(service_.client().call<PoolKnown>(
       PoolClass::kDemand, deadline,
-      [path](PoolSession& session, Deadline until) -> Result<PoolKnown> {
-        PoolKnown found = TRY(find_known(session, path, until));
+      [path, is_early](PoolSession& session, Deadline until) -> Result<PoolKnown> {
+        PoolFound there = TRY(session.find(path, until));
+        PoolKnown found{.file = std::move(there.file), .status = there.status, .sums = {}};
         if (found.status.kind == PoolKind::kDirectory)
           found.sums = TRY(find_directory_owner(session, path, found.status, until));
+        if (found.status.kind == PoolKind::kFile && !is_early(found))
+          found.sums = TRY(find_sums(session, found.status, until));
         return found;
-      });
+      }));
+  if (!is_early(noted.known)) return noted;
+  noted.early = EarlyLoad::begin(core_, service_.client(), early_, path, noted.known,
+                                 load_deadline(noted.known.status.size));
+  noted.known.sums = TRY(service_.client().call<std::optional<PoolSums>>(
+      PoolClass::kDemand, deadline,
+      [status = noted.known.status](PoolSession& session, Deadline until) {
+        return find_sums(session, status, until);
+      }));
+  return noted;
 }
 
 Result<void> PoolFiles::adopt(InodeNumber directory, std::string_view name,
@@ -260,37 +280,61 @@ Result<void> PoolFiles::fetch_once(const InodePtr& inode) {
   const Standing standing = TRY(standing_of(inode));
   const PoolCopy& copy = standing.copy;
   if (is_large(copy.size)) return fetch_large(inode);
-  const ObjectId object = TRY(core_.catalog.next_id());
-  NewCopy local = TRY(core_.devices->create_copy(object));
-  core_.budget.usage().made(inode->number, local.device, inode->tenant.load());
-  std::optional<PoolKnown> known = known_.take(inode->number, monotonic_now());
-  if (known && !is_of(copy, known->status)) known.reset();
-  // Whoever hangs in a read may hold on to the file for longer than this call.
-  const auto fd = std::make_shared<UniqueFd>(::fcntl(local.fd.get(), F_DUPFD_CLOEXEC, 0));
-  const auto deadline = SteadyClock::now() + kOpenDeadline +
-                        std::chrono::milliseconds(copy.size / (kOpenRate / 1000));
-  Result<Fetched> fetched =
-      fd->get() < 0
-          ? Result<Fetched>(fail_errno("a descriptor"))
-          : service_.client().call<Fetched>(
-                PoolClass::kLoad, deadline,
-                [path = standing.path, copy = copy, known = std::move(known), fd](
-                    PoolSession& session, Deadline until) -> Result<Fetched> {
-                  Fetched out = TRY(kvcachefs::fetch(session, path, known, fd->get(), until));
-                  if (!is_of(copy, out.status))
-                    return fail(ESTALE, "pool: another file has the name");
-                  return out;
-                });
-  const PoolFilePtr used = fetched.ok() ? fetched->file : nullptr;
-  const Result<void> settled =
-      fetched.ok() ? settle(inode, copy, std::move(local), object, std::move(*fetched))
-                   : Result<void>(fetched.error());
+  Load load = TRY(this->load(inode, standing));
+  const std::uint32_t device = load.local.device;
+  const PoolFilePtr used = load.fetched.ok() ? load.fetched->file : nullptr;
+  const Result<void> settled = load.fetched.ok() ? settle(inode, copy, std::move(load.local),
+                                                          load.object, std::move(*load.fetched))
+                                                 : Result<void>(load.fetched.error());
   if (used != nullptr) tell_use(used);
   if (settled.ok()) return settled;
   const Error error = settled.error();
-  core_.budget.usage().reaped(inode->number, object);
-  static_cast<void>(core_.devices->at(local.device).remove(object).ok());
+  core_.budget.usage().reaped(inode->number, load.object);
+  static_cast<void>(core_.devices->at(device).remove(load.object).ok());
   return miss_of(inode, standing.path, error);
+}
+
+Result<PoolFiles::Load> PoolFiles::load(const InodePtr& inode, const Standing& standing) {
+  const PoolCopy& copy = standing.copy;
+  std::optional<KnownFiles::Noted> noted = known_.take(inode->number, monotonic_now());
+  if (noted && !is_of(copy, noted->known.status)) noted.reset();
+  if (noted && noted->early != nullptr && !noted->early->has_failed()) {
+    EarlyLoad& early = *noted->early;
+    const std::optional<PoolSums>& sums = noted->known.sums;
+    Result<Fetched> fetched = early.wait();
+    if (fetched.ok() && sums && sums->chunk_crc32c != fetched->chunk_crc32c)
+      fetched = fail(EILSEQ, "pool: a file is not what was published");
+    if (fetched.ok()) fetched->sums = sums;
+    Load load{.object = early.object(), .local = early.take(), .fetched = std::move(fetched)};
+    core_.budget.usage().made(inode->number, load.local.device, inode->tenant.load());
+    return load;
+  }
+  const ObjectId object = TRY(core_.catalog.next_id());
+  NewCopy local = TRY(core_.devices->create_copy(object));
+  core_.budget.usage().made(inode->number, local.device, inode->tenant.load());
+  Result<Fetched> fetched = fetch_now(
+      standing, noted ? std::optional(std::move(noted->known)) : std::nullopt, local.fd);
+  return Load{.object = object, .local = std::move(local), .fetched = std::move(fetched)};
+}
+
+Deadline PoolFiles::load_deadline(std::uint64_t size) {
+  return SteadyClock::now() + kOpenDeadline +
+         std::chrono::milliseconds(size / (kOpenRate / 1000));
+}
+
+Result<Fetched> PoolFiles::fetch_now(const Standing& standing, std::optional<PoolKnown> known,
+                                     const UniqueFd& local) {
+  // Whoever hangs in a read may hold on to the file for longer than this call.
+  const auto fd = std::make_shared<UniqueFd>(::fcntl(local.get(), F_DUPFD_CLOEXEC, 0));
+  if (fd->get() < 0) return fail_errno("a descriptor");
+  return service_.client().call<Fetched>(
+      PoolClass::kLoad, load_deadline(standing.copy.size),
+      [path = standing.path, copy = standing.copy, known = std::move(known), fd](
+          PoolSession& session, Deadline until) -> Result<Fetched> {
+        Fetched out = TRY(kvcachefs::fetch(session, path, known, fd->get(), until));
+        if (!is_of(copy, out.status)) return fail(ESTALE, "pool: another file has the name");
+        return out;
+      });
 }
 
 Error PoolFiles::miss_of(const InodePtr& inode, const std::string& path, const Error& error) {
@@ -310,8 +354,10 @@ Result<FrameFetcher::Joined> PoolFiles::join_flight(const InodePtr& inode) {
   if (std::optional<FrameFetcher::Joined> joined = frames_.join(inode->number))
     return std::move(*joined);
   const Standing standing = TRY(standing_of(inode));
-  std::optional<PoolKnown> known = known_.take(inode->number, monotonic_now());
-  if (known && !is_of(standing.copy, known->status)) known.reset();
+  std::optional<PoolKnown> known;
+  if (auto noted = known_.take(inode->number, monotonic_now());
+      noted && is_of(standing.copy, noted->known.status))
+    known = std::move(noted->known);
   if (!known) {
     Result<PoolKnown> found = service_.client().call<PoolKnown>(
         PoolClass::kDemand, SteadyClock::now() + kOpenDeadline,

@@ -45,8 +45,9 @@ class PoolFiles {
   // is here, and what others did to it may have been missed.
   [[nodiscard]] bool is_wanted(InodeNumber directory, std::string_view name);
   // Asks, and makes the name here if it is there; takes away one that is here and not there any more. Waits for the
-  // pool. What goes wrong is a miss. The inode, if there is one, is to be held until it is looked up.
-  InodePtr bring(InodeNumber directory, std::string_view name);
+  // pool. What goes wrong is a miss. The inode, if there is one, is to be held until it is looked up. `loads`: who asks for
+  // a block may load it next; its bytes are asked for as soon as it is found.
+  InodePtr bring(InodeNumber directory, std::string_view name, bool loads);
 
   // The bytes of a remote file: waits for the pool. Success when they are here, by whomever. Errors: ENOENT (a miss:
   // they cannot be had in time), EIO, ENOSPC.
@@ -87,12 +88,13 @@ class PoolFiles {
   [[nodiscard]] std::optional<Question> to_check(InodeNumber directory, std::string_view name,
                                                  const DentryRecord& dentry);
   InodePtr take_over(InodeNumber directory, std::string_view name, const SharedName& shared,
-                     PoolKnown&& found);
+                     KnownFiles::Noted&& found);
   bool keeps(Inode& inode);
   void drop(InodeNumber number);
   void stays_here(InodeNumber number, const PoolCopy& copy);
   // Of a directory, the sums tell whose it is.
-  Result<PoolKnown> ask(const std::string& path, Deadline deadline);
+  Result<KnownFiles::Noted> ask(const std::string& path, bool loads, Deadline deadline);
+  [[nodiscard]] static Deadline load_deadline(std::uint64_t size);
   Result<void> adopt(InodeNumber directory, std::string_view name, const SharedName& shared,
                      const PoolKnown& found);
   Result<void> fetch_once(const InodePtr& inode);
@@ -102,6 +104,15 @@ class PoolFiles {
     std::string path;
   };
   Result<Standing> standing_of(const InodePtr& inode);
+  // A backing file, and what came of having it filled.
+  struct Load {
+    ObjectId object = kNoObject;
+    NewCopy local;
+    Result<Fetched> fetched;
+  };
+  Result<Load> load(const InodePtr& inode, const Standing& standing);
+  Result<Fetched> fetch_now(const Standing& standing, std::optional<PoolKnown> known,
+                            const UniqueFd& local);
   Result<FrameFetcher::Joined> join_flight(const InodePtr& inode);
   Result<void> fetch_large(const InodePtr& inode);
   // What became of a load that failed, for who opens the file.
@@ -116,6 +127,7 @@ class PoolFiles {
   PoolService& service_;
   const PoolOptions options_;
   ReplacedNames& replaced_;
+  const EarlyLoad::Count early_ = std::make_shared<std::atomic<int>>(0);
   KnownFiles known_;
   FrameFetcher frames_;
   // What was known of the pool before may not hold; what an earlier run knew is among it.

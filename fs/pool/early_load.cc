@@ -1,0 +1,63 @@
+#include "fs/pool/early_load.h"
+
+#include <fcntl.h>
+
+#include <utility>
+
+#include "backend/base/log.h"
+
+namespace kvcachefs {
+
+std::unique_ptr<EarlyLoad> EarlyLoad::begin(Core& core, PoolClient& client, const Count& count,
+                                            const std::string& path, const PoolKnown& found,
+                                            Deadline deadline) {
+  if (count->fetch_add(1) >= kMost) {
+    count->fetch_sub(1);
+    return nullptr;
+  }
+  // Whatever cannot be had now is asked for again by who opens the file.
+  std::unique_ptr<EarlyLoad> load;
+  if (const Result<ObjectId> object = core.catalog.next_id(); object.ok())
+    if (Result<NewCopy> local = core.devices->create_copy(*object); local.ok())
+      load.reset(new EarlyLoad(core, *object, std::move(*local)));
+  if (load != nullptr)
+    load->arriving_->fd.reset(::fcntl(load->local_->fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (load == nullptr || !load->arriving_->fd || core.budget.is_short(load->device_)) {
+    count->fetch_sub(1);
+    return nullptr;
+  }
+  client.submit<Fetched>(
+      PoolClass::kLoad, deadline,
+      [path, found, arriving = load->arriving_](PoolSession& session, Deadline until) {
+        return fetch(session, path, found, arriving->fd.get(), until);
+      },
+      [arriving = load->arriving_, count](Result<Fetched> fetched) {
+        count->fetch_sub(1);
+        const std::lock_guard lock(arriving->mutex);
+        arriving->outcome.emplace(std::move(fetched));
+        arriving->arrived.notify_all();
+      });
+  return load;
+}
+
+EarlyLoad::~EarlyLoad() {
+  if (!local_) return;
+  if (const Result<void> removed = core_.devices->at(device_).remove(object_); !removed.ok())
+    log_warn("pool: a backing file was not removed object={} errno={}", object_,
+             removed.error().code);
+}
+
+bool EarlyLoad::has_failed() const {
+  const std::lock_guard lock(arriving_->mutex);
+  return arriving_->outcome && !arriving_->outcome->ok();
+}
+
+Result<Fetched> EarlyLoad::wait() {
+  std::unique_lock lock(arriving_->mutex);
+  arriving_->arrived.wait(lock, [this] { return arriving_->outcome.has_value(); });
+  return std::move(*arriving_->outcome);
+}
+
+NewCopy EarlyLoad::take() { return std::move(*std::exchange(local_, std::nullopt)); }
+
+}  // namespace kvcachefs
