@@ -209,18 +209,34 @@ def chains(table, pool, writer, reader, rounds):
     table.add("chain, beside libnfs alone", limit, own, CHAIN * CHAIN_SIZE, "bytes/s", 0)
 
 
-def stores(table, writer, local, rounds):
+@contextlib.contextmanager
+def on_idle_cpus(pool):
+    """The server runs where nobody else wants to: a real one has CPUs of its own."""
+    def schedule(policy):
+        for task in os.listdir(f"/proc/{pool.pid()}/task"):
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setscheduler(int(task), policy, os.sched_param(0))
+    schedule(os.SCHED_IDLE)
+    try:
+        yield
+    finally:
+        schedule(os.SCHED_OTHER)
+
+
+def stores(table, pool, writer, local, rounds):
     def measured(mount, kind):
         def once(number):
             names = [pools.block_name(f"{kind}{number}", i) for i in range(STORES)]
             warm_memory(STORES * STORE_SIZE)
             for name in names:  # Runtimes ask before they compute.
                 os.path.exists(os.path.join(mount.mnt, name))
-            return statistics.median(store(mount.mnt, name, STORE_SIZE) for name in names)
+            seconds = statistics.median(store(mount.mnt, name, STORE_SIZE) for name in names)
+            flush(writer)  # The other side has nothing of it.
+            return seconds
         return once
-    beside, own = turns(rounds, measured(local, "store"), measured(writer, "store"))
+    with on_idle_cpus(pool):
+        beside, own = turns(rounds, measured(local, "store"), measured(writer, "store"))
     table.add("store 2 MiB, with a pool", beside, own, 1, "1/s", 0.95)
-    flush(writer)
 
 
 def write_back(table, pool, writer, rounds):
@@ -420,7 +436,7 @@ def measure(table, pool, link, rounds, only):
         if only in "chain":
             chains(table, pool, writer, reader, rounds)
         if only in "store":
-            stores(table, writer, local, rounds)
+            stores(table, pool, writer, local, rounds)
         if only in "write":
             write_back(table, pool, writer, rounds)
         if only == "cache":

@@ -304,6 +304,36 @@ TEST_P(SharedVolumes, ADamagedFileOfThePoolIsAMiss) {
   EXPECT_EQ(400'000U, a_.read("f").size());
 }
 
+// Its bytes are on their way before the lookup has been answered.
+TEST_P(SharedVolumes, ADamagedBlockThatIsLookedUpLeavesNothing) {
+  const std::string name = block_name(1);
+  a_->store_file(kRootInode, name, std::string(400'000, 'x'));
+  ASSERT_TRUE(TestVolume::wait_for([&] { return a_.counts().published == 1; }));
+  struct stat before {};
+  ASSERT_EQ(0, ::stat(below(name).c_str(), &before));
+  {
+    std::fstream file(below(name), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(300'000);
+    file.put('y');
+  }
+  const timespec times[2] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(0, ::utimensat(AT_FDCWD, below(name).c_str(), times, 0));
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.counts().found > 0 || b_.finds(name); }));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_.counts().missed > 0; }));
+  EXPECT_EQ(kMissing, b_.read(name));
+  EXPECT_EQ(0U, b_.counts().loaded);
+  const auto backing_files = [&] {
+    std::size_t files = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(b_->directory()))
+      files += entry.is_regular_file() &&
+                       entry.path().string().find("/objects/") != std::string::npos
+                   ? 1
+                   : 0;
+    return files;
+  };
+  EXPECT_TRUE(TestVolume::wait_for([&] { return backing_files() == 0; })) << backing_files();
+}
+
 TEST_P(SharedVolumes, WhatWasEvictedComesAgain) {
   b_->store_file(kRootInode, block_name(1), "bytes");
   ASSERT_TRUE(TestVolume::wait_for([&] { return b_.counts().published == 1; }));
