@@ -237,15 +237,18 @@ Result<Entry> Volume::lookup(InodeNumber parent, std::string_view name, const Ca
   }
   InodePtr brought;
   if (ask == AskPool::kYes && parts_->pool_files)
-    brought = parts_->pool_files->bring(parent, name,
-                                        parts_->core.options.stage_bytes > 0 &&
-                                            !parts_->core.knowledge.is_crawling(caller.pid));
+    brought = parts_->pool_files->bring(parent, name, stages_in_now(caller));
   Result<Entry> entry = parts_->names.lookup(parent, name, caller, miss_timeout_s);
   // Another node may publish it the next moment, and nobody would tell the kernel.
   if (parts_->pool_files && miss_timeout_s != nullptr) *miss_timeout_s = 0;
   if (!entry.ok() && entry.error().code == ENOENT && SyntheticTree::is_entrance(parent, name))
     return parts_->synthetic.enter();
   return entry;
+}
+// Whether what the caller looks up is loaded before anything else.
+bool Volume::stages_in_now(const Caller& caller) const {
+  return parts_->core.options.stage_bytes > 0 && parts_->pool_stager &&
+         parts_->pool_stager->is_idle() && !parts_->core.knowledge.is_crawling(caller.pid);
 }
 bool Volume::lookup_asks_pool(InodeNumber parent, std::string_view name) {
   return parts_->pool_files && !SyntheticTree::owns(parent) &&

@@ -347,6 +347,7 @@ class Volume {
  private:
   struct Parts;
   explicit Volume(std::unique_ptr<Parts> parts);
+  [[nodiscard]] bool stages_in_now(const Caller& caller) const;
   std::unique_ptr<Parts> parts_;
 };
 

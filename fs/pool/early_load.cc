@@ -8,31 +8,29 @@
 
 namespace kvcachefs {
 
-std::unique_ptr<EarlyLoad> EarlyLoad::begin(Core& core, PoolClient& client, const Count& count,
+std::unique_ptr<EarlyLoad> EarlyLoad::begin(Core& core, PoolClient& client, Count& count,
                                             const std::string& path, const PoolKnown& found,
                                             Deadline deadline) {
-  if (count->fetch_add(1) >= kMost) {
-    count->fetch_sub(1);
+  if (count.fetch_add(1) >= kMost) {
+    count.fetch_sub(1);
     return nullptr;
   }
   // Whatever cannot be had now is asked for again by who opens the file.
-  std::unique_ptr<EarlyLoad> load;
-  if (const Result<ObjectId> object = core.catalog.next_id(); object.ok())
-    if (Result<NewCopy> local = core.devices->create_copy(*object); local.ok())
-      load.reset(new EarlyLoad(core, *object, std::move(*local)));
-  if (load != nullptr)
-    load->arriving_->fd.reset(::fcntl(load->local_->fd.get(), F_DUPFD_CLOEXEC, 0));
-  if (load == nullptr || !load->arriving_->fd || core.budget.is_short(load->device_)) {
-    count->fetch_sub(1);
+  const Result<ObjectId> object = core.catalog.next_id();
+  Result<NewCopy> local = object.ok() ? core.devices->create_copy(*object) : object.error();
+  if (!local.ok()) {
+    count.fetch_sub(1);
     return nullptr;
   }
+  std::unique_ptr<EarlyLoad> load(new EarlyLoad(core, count, *object, std::move(*local)));
+  load->arriving_->fd.reset(::fcntl(load->local_->fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (!load->arriving_->fd || core.budget.is_short(load->device_)) return nullptr;
   client.submit<Fetched>(
       PoolClass::kLoad, deadline,
       [path, found, arriving = load->arriving_](PoolSession& session, Deadline until) {
         return fetch(session, path, found, arriving->fd.get(), until);
       },
-      [arriving = load->arriving_, count](Result<Fetched> fetched) {
-        count->fetch_sub(1);
+      [arriving = load->arriving_](Result<Fetched> fetched) {
         const std::lock_guard lock(arriving->mutex);
         arriving->outcome.emplace(std::move(fetched));
         arriving->arrived.notify_all();
@@ -42,6 +40,7 @@ std::unique_ptr<EarlyLoad> EarlyLoad::begin(Core& core, PoolClient& client, cons
 
 EarlyLoad::~EarlyLoad() {
   if (!local_) return;
+  count_.fetch_sub(1);
   if (const Result<void> removed = core_.devices->at(device_).remove(object_); !removed.ok())
     log_warn("pool: a backing file was not removed object={} errno={}", object_,
              removed.error().code);
@@ -58,6 +57,9 @@ Result<Fetched> EarlyLoad::wait() {
   return std::move(*arriving_->outcome);
 }
 
-NewCopy EarlyLoad::take() { return std::move(*std::exchange(local_, std::nullopt)); }
+NewCopy EarlyLoad::take() {
+  count_.fetch_sub(1);
+  return std::move(*std::exchange(local_, std::nullopt));
+}
 
 }  // namespace kvcachefs

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,13 +21,12 @@ namespace kvcachefs {
 
 class EarlyLoad {
  public:
-  // Under way at a time: the pool's other threads are for files that are being opened.
+  // That nobody has taken yet: the pool's other threads are for files that are being opened.
   static constexpr int kMost = 2;
-  using Count =
-      std::shared_ptr<std::atomic<int>>;  // of those under way; calls may outlive their owner
+  using Count = std::atomic<int>;
 
-  // `found.file` is open. Null: not now. `deadline` is that of the bytes.
-  static std::unique_ptr<EarlyLoad> begin(Core& core, PoolClient& client, const Count& count,
+  // `found.file` is open; `count` outlives what is begun. Null: not now. `deadline` is that of the bytes.
+  static std::unique_ptr<EarlyLoad> begin(Core& core, PoolClient& client, Count& count,
                                           const std::string& path, const PoolKnown& found,
                                           Deadline deadline);
   ~EarlyLoad();
@@ -51,10 +51,15 @@ class EarlyLoad {
     std::optional<Result<Fetched>> outcome;
   };
 
-  EarlyLoad(Core& core, ObjectId object, NewCopy&& local)
-      : core_(core), object_(object), device_(local.device), local_(std::move(local)) {}
+  EarlyLoad(Core& core, Count& count, ObjectId object, NewCopy&& local)
+      : core_(core),
+        count_(count),
+        object_(object),
+        device_(local.device),
+        local_(std::move(local)) {}
 
   Core& core_;
+  Count& count_;
   const ObjectId object_;
   const std::uint32_t device_;
   std::optional<NewCopy> local_;  // nullopt: taken

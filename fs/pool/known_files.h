@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/base/clock.h"
 #include "backend/pool/pool_transfer.h"
 #include "fs/pool/early_load.h"
 #include "metadata/record.h"
@@ -36,7 +37,10 @@ class KnownFiles {
     if (known.file == nullptr || (known.sums && known.sums->chunk_crc32c.size() > kMostSums))
       return;
     std::vector<File> gone;  // what ends with them is not done under the lock
+    std::vector<std::unique_ptr<EarlyLoad>> ended;
     const std::lock_guard lock(mutex_);
+    end_early_loads(monotonic_now(), ended);
+    if (noted.early != nullptr) early_.push_back(inode);
     File& file = files_[inode];
     gone.push_back(std::exchange(file, File{std::move(noted), until}));
     order_.push_back(inode);
@@ -52,6 +56,14 @@ class KnownFiles {
     const std::lock_guard lock(mutex_);
     const auto found = files_.find(inode);
     return found != files_.end() && found->second.until >= now;
+  }
+
+  // Nobody loads it now.
+  void end_early_load(InodeNumber inode) {
+    std::unique_ptr<EarlyLoad> ended;
+    const std::lock_guard lock(mutex_);
+    if (const auto found = files_.find(inode); found != files_.end())
+      ended = std::move(found->second.noted.early);
   }
 
   // What was noted, if it still holds; it is forgotten by that.
@@ -71,9 +83,24 @@ class KnownFiles {
     std::int64_t until = 0;
   };
 
+  // Those that nobody has taken in time.
+  void end_early_loads(std::int64_t now, std::vector<std::unique_ptr<EarlyLoad>>& ended) {
+    for (auto number = early_.begin(); number != early_.end();) {
+      const auto found = files_.find(*number);
+      const bool waits = found != files_.end() && found->second.noted.early != nullptr;
+      if (waits && found->second.until >= now) {
+        ++number;
+        continue;
+      }
+      if (waits) ended.push_back(std::move(found->second.noted.early));
+      number = early_.erase(number);
+    }
+  }
+
   mutable std::mutex mutex_;
   std::unordered_map<InodeNumber, File> files_;
-  std::deque<InodeNumber> order_;  // of the notes; some were taken
+  std::vector<InodeNumber> early_;  // EarlyLoad::kMost and those that are over
+  std::deque<InodeNumber> order_;   // of the notes; some were taken
 };
 
 }  // namespace kvcachefs

@@ -52,6 +52,8 @@ class PoolFiles {
   // The bytes of a remote file: waits for the pool. Success when they are here, by whomever. Errors: ENOENT (a miss:
   // they cannot be had in time), EIO, ENOSPC.
   Result<void> fetch(const InodePtr& inode);
+  // Nobody loads now what bring() has asked for.
+  void end_early_load(InodeNumber inode) { known_.end_early_load(inode); }
   // Opens a remote file for reading while it comes. nullopt: its bytes are here by now. Waits for the pool to say what it
   // is. Errors: ENOENT (a miss), those of Tier::create().
   Result<std::optional<Arrival>> fetch_in_frames(const InodePtr& inode);
@@ -127,7 +129,7 @@ class PoolFiles {
   PoolService& service_;
   const PoolOptions options_;
   ReplacedNames& replaced_;
-  const EarlyLoad::Count early_ = std::make_shared<std::atomic<int>>(0);
+  EarlyLoad::Count early_{0};
   KnownFiles known_;
   FrameFetcher frames_;
   // What was known of the pool before may not hold; what an earlier run knew is among it.

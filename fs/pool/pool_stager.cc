@@ -51,7 +51,10 @@ void PoolStager::run() {
 }
 
 void PoolStager::fetch(const Hint& hint) {
-  if (monotonic_now() - hint.since > core_.options.budget.lease.count() || !has_room()) return;
+  if (monotonic_now() - hint.since > core_.options.budget.lease.count() || !has_room()) {
+    files_.end_early_load(hint.inode);
+    return;
+  }
   const Result<InodePtr> inode = core_.table.get(hint.inode);
   if (!inode.ok()) return;
   {

@@ -32,6 +32,11 @@ class PoolStager {
   void stop();
   // A lookup by somebody who may load it has found a block on the pool alone. Queues and returns.
   void found(Inode& inode);
+  // Whether none waits for its turn.
+  [[nodiscard]] bool is_idle() const {
+    const std::lock_guard lock(mutex_);
+    return waiting_.empty();
+  }
 
  private:
   static constexpr int kThreads = 2;
@@ -50,7 +55,7 @@ class PoolStager {
 
   Core& core_;
   PoolFiles& files_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool running_ = false;  // under mutex_, as the next
   std::deque<Hint> waiting_;
