@@ -157,6 +157,7 @@ Result<std::unique_ptr<Volume>> Volume::open(
   parts.core.knowledge.on_shorter_ttl = [&parts] { parts.expirer.wake(); };
   parts.core.budget.database_bytes = [&parts] { return parts.core.catalog.disk_bytes(); };
   parts.core.budget.on_writer = [&parts] { parts.evictor.wake(); };
+  parts.evictor.on_nothing_left = [&parts] { parts.sealer.hurry(); };
   parts.core.devices->is_tight = [&parts](std::uint32_t index) {
     return parts.core.budget.is_tight(index);
   };

@@ -260,6 +260,12 @@ void Budget::wait_for_room(std::uint32_t device, std::chrono::steady_clock::time
                         [&] { return of.exhausted || !is_below_low(device); });
 }
 
+bool Budget::has_room_for(std::uint32_t device, std::uint64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  return device >= of_.size() || !of_[device].looked ||
+         room_now(device) >= static_cast<std::int64_t>(bytes);
+}
+
 void Budget::announce() { room_made_.notify_all(); }
 
 std::uint64_t Budget::danger(std::uint32_t device) const {

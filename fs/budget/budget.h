@@ -78,6 +78,8 @@ class Budget {
   [[nodiscard]] bool is_short(std::uint32_t device) const;
   // Waits until there is room, nothing more can be evicted, or kLongestWait is over since `called`.
   void wait_for_room(std::uint32_t device, std::chrono::steady_clock::time_point called);
+  // Whether so many bytes fit by now, headroom included.
+  [[nodiscard]] bool has_room_for(std::uint32_t device, std::uint64_t bytes) const;
   // Grows whenever the filesystem below was seen so full that writes may have failed unseen.
   [[nodiscard]] std::uint64_t danger(std::uint32_t device) const;
   [[nodiscard]] DeviceRoom room_on(std::uint32_t device) const;

@@ -126,6 +126,7 @@ void Evictor::round() {
   std::vector<Need> needs = this->needs();
   shares_ = shares(needs);
   if (is_short(needs) || shares_.beyond_quota() != 0) walk(needs);
+  if (is_short(needs) && walk_ended_ && on_nothing_left) on_nothing_left();
   if (shares_.beyond_quota() == 0) budget.set_over_quota(0);
   for (std::uint32_t index = 0; index < needs.size(); ++index) {
     const Need& need = needs[index];

@@ -39,6 +39,9 @@ class Evictor {
   // There is a writer. Any thread; never waits.
   void wake();
 
+  // Set before start(): room is short, and nothing more can go. What is not sealed yet cannot. Of the thread; never waits.
+  std::function<void()> on_nothing_left;
+
   // One look, and what follows from it. Of the thread, and of tests that run without it.
   void look_after_writers();
   void round();

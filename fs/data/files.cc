@@ -186,9 +186,18 @@ Result<std::optional<Arrival>> Files::bring_bytes(const InodePtr& inode, int fla
   }
   if (!core_.fetch) return fail(ENOENT, "its bytes are on a pool that is not given");
   const bool only_reads = (flags & O_ACCMODE) == O_RDONLY && (flags & O_TRUNC) == 0;
-  if (only_reads && core_.comes_in_frames(size)) return core_.fetch_in_frames(inode);
-  TRY(core_.fetch(inode));
-  return std::optional<Arrival>{};
+  const bool in_frames = only_reads && core_.comes_in_frames(size);
+  Result<std::optional<Arrival>> brought = std::optional<Arrival>{};
+  if (in_frames) {
+    brought = core_.fetch_in_frames(inode);
+  } else if (const Result<void> fetched = core_.fetch(inode); !fetched.ok()) {
+    brought = fetched.error();
+  }
+  // Who reads can do without; it is not he who fills the disk.
+  if (!brought.ok() && only_reads &&
+      (brought.error().code == ENOSPC || brought.error().code == EDQUOT))
+    return fail(ENOENT, "there is no room for its bytes");
+  return brought;
 }
 
 Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,

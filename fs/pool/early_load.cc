@@ -24,7 +24,9 @@ std::unique_ptr<EarlyLoad> EarlyLoad::begin(Core& core, PoolClient& client, Coun
   }
   std::unique_ptr<EarlyLoad> load(new EarlyLoad(core, count, *object, std::move(*local)));
   load->arriving_->fd.reset(::fcntl(load->local_->fd.get(), F_DUPFD_CLOEXEC, 0));
-  if (!load->arriving_->fd || core.budget.is_short(load->device_)) return nullptr;
+  if (!load->arriving_->fd || core.budget.is_short(load->device_) ||
+      !core.budget.has_room_for(load->device_, found.status.size))
+    return nullptr;
   client.submit<Fetched>(
       PoolClass::kLoad, deadline,
       [path, found, arriving = load->arriving_](PoolSession& session, Deadline until) {

@@ -215,7 +215,7 @@ Result<KnownFiles::Noted> PoolFiles::ask(const std::string& path, bool loads,
       }));
   if (!is_early(noted.known)) return noted;
   noted.early = EarlyLoad::begin(core_, service_.client(), early_, path, noted.known,
-                                 load_deadline(noted.known.status.size));
+                                 load_deadline(SteadyClock::now(), noted.known.status.size));
   noted.known.sums = TRY(service_.client().call<std::optional<PoolSums>>(
       PoolClass::kDemand, deadline,
       [status = noted.known.status](PoolSession& session, Deadline until) {
@@ -312,23 +312,34 @@ Result<PoolFiles::Load> PoolFiles::load(const InodePtr& inode, const Standing& s
   const ObjectId object = TRY(core_.catalog.next_id());
   NewCopy local = TRY(core_.devices->create_copy(object));
   core_.budget.usage().made(inode->number, local.device, inode->tenant.load());
-  Result<Fetched> fetched = fetch_now(
-      standing, noted ? std::optional(std::move(noted->known)) : std::nullopt, local.fd);
+  const auto called = SteadyClock::now();
+  Result<Fetched> fetched = fail(ENOSPC, "pool: there is no room for a file");
+  if (has_room(local.device, copy.size, called))
+    fetched = fetch_now(standing, noted ? std::optional(std::move(noted->known)) : std::nullopt,
+                        local.fd, load_deadline(called, copy.size));
   return Load{.object = object, .local = std::move(local), .fetched = std::move(fetched)};
 }
 
-Deadline PoolFiles::load_deadline(std::uint64_t size) {
-  return SteadyClock::now() + kOpenDeadline +
-         std::chrono::milliseconds(size / (kOpenRate / 1000));
+// Loads are written, too: they wait for the evictor as closes do.
+bool PoolFiles::has_room(std::uint32_t device, std::uint64_t size,
+                         SteadyClock::time_point called) {
+  Budget& budget = core_.budget;
+  if (budget.on_writer) budget.on_writer();
+  if (budget.is_short(device)) budget.wait_for_room(device, called);
+  return budget.has_room_for(device, size);
+}
+
+Deadline PoolFiles::load_deadline(SteadyClock::time_point called, std::uint64_t size) {
+  return called + kOpenDeadline + std::chrono::milliseconds(size / (kOpenRate / 1000));
 }
 
 Result<Fetched> PoolFiles::fetch_now(const Standing& standing, std::optional<PoolKnown> known,
-                                     const UniqueFd& local) {
+                                     const UniqueFd& local, Deadline deadline) {
   // Whoever hangs in a read may hold on to the file for longer than this call.
   const auto fd = std::make_shared<UniqueFd>(::fcntl(local.get(), F_DUPFD_CLOEXEC, 0));
   if (fd->get() < 0) return fail_errno("a descriptor");
   return service_.client().call<Fetched>(
-      PoolClass::kLoad, load_deadline(standing.copy.size),
+      PoolClass::kLoad, deadline,
       [path = standing.path, copy = standing.copy, known = std::move(known), fd](
           PoolSession& session, Deadline until) -> Result<Fetched> {
         Fetched out = TRY(kvcachefs::fetch(session, path, known, fd->get(), until));

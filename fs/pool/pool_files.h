@@ -96,7 +96,10 @@ class PoolFiles {
   void stays_here(InodeNumber number, const PoolCopy& copy);
   // Of a directory, the sums tell whose it is.
   Result<KnownFiles::Noted> ask(const std::string& path, bool loads, Deadline deadline);
-  [[nodiscard]] static Deadline load_deadline(std::uint64_t size);
+  [[nodiscard]] static Deadline load_deadline(std::chrono::steady_clock::time_point called,
+                                              std::uint64_t size);
+  [[nodiscard]] bool has_room(std::uint32_t device, std::uint64_t size,
+                              std::chrono::steady_clock::time_point called);
   Result<void> adopt(InodeNumber directory, std::string_view name, const SharedName& shared,
                      const PoolKnown& found);
   Result<void> fetch_once(const InodePtr& inode);
@@ -114,7 +117,7 @@ class PoolFiles {
   };
   Result<Load> load(const InodePtr& inode, const Standing& standing);
   Result<Fetched> fetch_now(const Standing& standing, std::optional<PoolKnown> known,
-                            const UniqueFd& local);
+                            const UniqueFd& local, Deadline deadline);
   Result<FrameFetcher::Joined> join_flight(const InodePtr& inode);
   Result<void> fetch_large(const InodePtr& inode);
   // What became of a load that failed, for who opens the file.

@@ -176,3 +176,43 @@ def test_a_full_disk_makes_room():
                 store(a.mnt, block(number), os.urandom(MIB))
             kvmount.wait_until(lambda: pools.state(a)["to_publish"] == 0, 60, "there is room again")
             assert pools.state(a)["evicted"] >= 3
+
+
+def used_by(mount):
+    """Bytes of its backing files."""
+    total = 0
+    for folder, _, names in os.walk(os.path.join(mount.nvme, "objects")):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += os.stat(os.path.join(folder, name)).st_blocks * 512
+    return total
+
+
+def look_up_and_load(mount, names, data, most):
+    """As runtimes do: a prefix is asked for, then loaded in order. How many came."""
+    for name in names:
+        os.path.exists(os.path.join(mount.mnt, name))
+    came = 0
+    for name in names:
+        with contextlib.suppress(FileNotFoundError), open(os.path.join(mount.mnt, name), "rb") as file:
+            assert file.read() == data
+            came += 1
+        assert used_by(mount) <= most
+    return came
+
+
+@pytest.mark.parametrize("lease", ["1s", "60s"])
+def test_loads_stay_within_the_budget(pool, lease):
+    # What is leased, or was loaded within the last second, cannot go: then the rest is a miss, never an error.
+    data = random.Random(kvmount.seed()).randbytes(2 * MIB)
+    names = [pools.block_name("prefix", number) for number in range(60)]
+    with pools.node(pool, "a") as a, \
+            pools.node(pool, "b", size="64MiB", options=["--lease", lease]) as b:
+        pools.wait_until_joined(a, b)
+        for name in names:
+            os.makedirs(os.path.join(a.mnt, os.path.dirname(name)), exist_ok=True)
+            store(a.mnt, name, data)
+        pools.wait_until_published(a, len(names))
+        # One more may be under way when the last room goes, and one is ahead of the lookups.
+        came = kvmount.run_as(look_up_and_load, b, names, data, 70 * MIB, seconds=200)
+        assert came >= 20
