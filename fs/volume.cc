@@ -246,10 +246,10 @@ Result<Entry> Volume::lookup(InodeNumber parent, std::string_view name, const Ca
     return parts_->synthetic.enter();
   return entry;
 }
-// Whether what the caller looks up is loaded before anything else.
+// Whether what the caller looks up on the pool is loaded before anything else.
 bool Volume::stages_in_now(const Caller& caller) const {
-  return parts_->core.options.stage_bytes > 0 && parts_->pool_stager &&
-         parts_->pool_stager->is_idle() && !parts_->core.knowledge.is_crawling(caller.pid);
+  return parts_->core.options.stage_bytes > 0 && parts_->pool_stager->is_idle() &&
+         !parts_->core.knowledge.is_crawling(caller.pid);
 }
 bool Volume::lookup_asks_pool(InodeNumber parent, std::string_view name) {
   return parts_->pool_files && !SyntheticTree::owns(parent) &&

@@ -261,7 +261,8 @@ std::optional<std::uint64_t> parse_pool_log_name(std::string_view name, const Uu
 
 std::string pool_sums_path(std::uint64_t fileid) {
   // The low bits differ from file to file.
-  return pool_service_path(fmt::format("sums/{:02x}/{:016x}", fileid & 0xff, fileid));
+  return pool_service_path(
+      fmt::format("sums/{:02x}/{:016x}", fileid % kPoolSumsDirectories, fileid));
 }
 
 std::string pool_trash_path(UnixNanos now, const Uuid& node, std::uint64_t number) {

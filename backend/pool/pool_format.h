@@ -19,6 +19,7 @@ inline constexpr std::uint32_t kPoolFormat = 2;
 inline constexpr std::string_view kPoolService = ".kvcachefs";
 inline constexpr std::uint32_t kPoolServiceMode = 0644;  // of the files there
 inline constexpr std::size_t kPoolTextLimit = 4096;      // bytes of a superblock or a heartbeat
+inline constexpr std::uint64_t kPoolSumsDirectories = 256;  // pool_sums_path()
 inline constexpr std::uint64_t kPoolChunk =
     256 * 1024;  // bytes of a file that have one checksum
 

@@ -14,7 +14,6 @@ namespace {
 
 // Of one directory that are looked at in one call.
 constexpr std::size_t kMostListed = 65'536;
-constexpr std::uint64_t kSumsDirectories = 256;  // pool_sums_path()
 constexpr std::int64_t kHour = 3600 * kNanosPerSecond;
 
 bool is_gone(const Error& error) noexcept {
@@ -95,7 +94,7 @@ void make_trash_directories(PoolSession& session, UnixNanos now, Deadline deadli
 Result<void> find_sums_directories(PoolSession& session, Deadline deadline) {
   const Allowance allowance(deadline);
   std::set<std::string> missing;
-  for (std::uint64_t fileid = 0; fileid < kSumsDirectories; ++fileid)
+  for (std::uint64_t fileid = 0; fileid < kPoolSumsDirectories; ++fileid)
     missing.emplace(split_pool_path(pool_sums_path(fileid)).first);
   const std::string sums(split_pool_path(*missing.begin()).first);
   TRY(session.list_statuses(

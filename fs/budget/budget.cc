@@ -266,6 +266,13 @@ bool Budget::has_room_for(std::uint32_t device, std::uint64_t bytes) const {
          room_now(device) >= static_cast<std::int64_t>(bytes);
 }
 
+bool Budget::make_room_for(std::uint32_t device, std::uint64_t bytes,
+                           std::chrono::steady_clock::time_point called) {
+  if (on_writer) on_writer();
+  if (is_short(device)) wait_for_room(device, called);
+  return has_room_for(device, bytes);
+}
+
 void Budget::announce() { room_made_.notify_all(); }
 
 std::uint64_t Budget::danger(std::uint32_t device) const {

@@ -80,6 +80,10 @@ class Budget {
   void wait_for_room(std::uint32_t device, std::chrono::steady_clock::time_point called);
   // Whether so many bytes fit by now, headroom included.
   [[nodiscard]] bool has_room_for(std::uint32_t device, std::uint64_t bytes) const;
+  // The same of what is written by us, as loads are: the evictor is awake meanwhile, and where it is short of room it is
+  // waited for as above.
+  [[nodiscard]] bool make_room_for(std::uint32_t device, std::uint64_t bytes,
+                                   std::chrono::steady_clock::time_point called);
   // Grows whenever the filesystem below was seen so full that writes may have failed unseen.
   [[nodiscard]] std::uint64_t danger(std::uint32_t device) const;
   [[nodiscard]] DeviceRoom room_on(std::uint32_t device) const;

@@ -1,9 +1,8 @@
 #include "fs/pool/early_load.h"
 
-#include <fcntl.h>
-
 #include <utility>
 
+#include "backend/base/duplicate_fd.h"
 #include "backend/base/log.h"
 
 namespace kvcachefs {
@@ -23,10 +22,12 @@ std::unique_ptr<EarlyLoad> EarlyLoad::begin(Core& core, PoolClient& client, Coun
     return nullptr;
   }
   std::unique_ptr<EarlyLoad> load(new EarlyLoad(core, count, *object, std::move(*local)));
-  load->arriving_->fd.reset(::fcntl(load->local_->fd.get(), F_DUPFD_CLOEXEC, 0));
-  if (!load->arriving_->fd || core.budget.is_short(load->device_) ||
-      !core.budget.has_room_for(load->device_, found.status.size))
+  const std::uint32_t device = load->local_->device;
+  Result<UniqueFd> fd = duplicate_fd(load->local_->fd.get());
+  if (!fd.ok() || core.budget.is_short(device) ||
+      !core.budget.has_room_for(device, found.status.size))
     return nullptr;
+  load->arriving_->fd = std::move(*fd);
   client.submit<Fetched>(
       PoolClass::kLoad, deadline,
       [path, found, arriving = load->arriving_](PoolSession& session, Deadline until) {
@@ -43,7 +44,8 @@ std::unique_ptr<EarlyLoad> EarlyLoad::begin(Core& core, PoolClient& client, Coun
 EarlyLoad::~EarlyLoad() {
   if (!local_) return;
   count_.fetch_sub(1);
-  if (const Result<void> removed = core_.devices->at(device_).remove(object_); !removed.ok())
+  if (const Result<void> removed = core_.devices->at(local_->device).remove(object_);
+      !removed.ok())
     log_warn("pool: a backing file was not removed object={} errno={}", object_,
              removed.error().code);
 }

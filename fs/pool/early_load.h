@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -52,16 +51,11 @@ class EarlyLoad {
   };
 
   EarlyLoad(Core& core, Count& count, ObjectId object, NewCopy&& local)
-      : core_(core),
-        count_(count),
-        object_(object),
-        device_(local.device),
-        local_(std::move(local)) {}
+      : core_(core), count_(count), object_(object), local_(std::move(local)) {}
 
   Core& core_;
   Count& count_;
   const ObjectId object_;
-  const std::uint32_t device_;
   std::optional<NewCopy> local_;  // nullopt: taken
   const std::shared_ptr<Arriving> arriving_ = std::make_shared<Arriving>();
 };

@@ -1,11 +1,11 @@
 #include "fs/pool/frame_fetcher.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "backend/base/clock.h"
+#include "backend/base/duplicate_fd.h"
 #include "backend/base/log.h"
 #include "fs/life/drop.h"
 
@@ -13,12 +13,6 @@ namespace kvcachefs {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
-
-Result<UniqueFd> duplicate(int fd) {
-  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (!copy) return fail_errno("a descriptor");
-  return copy;
-}
 
 }  // namespace
 
@@ -105,7 +99,7 @@ Result<Arrival> FrameFetcher::arrival(Joined&& joined) {
   return Arrival{.bytes = joined.reader,
                  .tier = joined.tier,
                  .object = joined.object,
-                 .fd = TRY(duplicate(joined.reader->flight().fd()))};
+                 .fd = TRY(duplicate_fd(joined.reader->flight().fd()))};
 }
 
 void FrameFetcher::run() {
@@ -258,7 +252,7 @@ bool FrameFetcher::step_to_the_end(Driven& driven) {
 Result<void> FrameFetcher::settle(Driven& driven) {
   FrameFlight& flight = *driven.flight;
   return settle_(driven.inode, driven.copy,
-                 NewCopy{.device = driven.device, .fd = TRY(duplicate(flight.fd()))},
+                 NewCopy{.device = driven.device, .fd = TRY(duplicate_fd(flight.fd()))},
                  driven.object,
                  Fetched{.file = flight.file(),
                          .status = flight.status(),

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/base/clock.h"
+#include "backend/base/duplicate_fd.h"
 #include "backend/base/log.h"
 #include "fs/life/drop.h"
 #include "fs/life/states.h"
@@ -314,19 +315,10 @@ Result<PoolFiles::Load> PoolFiles::load(const InodePtr& inode, const Standing& s
   core_.budget.usage().made(inode->number, local.device, inode->tenant.load());
   const auto called = SteadyClock::now();
   Result<Fetched> fetched = fail(ENOSPC, "pool: there is no room for a file");
-  if (has_room(local.device, copy.size, called))
+  if (core_.budget.make_room_for(local.device, copy.size, called))
     fetched = fetch_now(standing, noted ? std::optional(std::move(noted->known)) : std::nullopt,
                         local.fd, load_deadline(called, copy.size));
   return Load{.object = object, .local = std::move(local), .fetched = std::move(fetched)};
-}
-
-// Loads are written, too: they wait for the evictor as closes do.
-bool PoolFiles::has_room(std::uint32_t device, std::uint64_t size,
-                         SteadyClock::time_point called) {
-  Budget& budget = core_.budget;
-  if (budget.on_writer) budget.on_writer();
-  if (budget.is_short(device)) budget.wait_for_room(device, called);
-  return budget.has_room_for(device, size);
 }
 
 Deadline PoolFiles::load_deadline(SteadyClock::time_point called, std::uint64_t size) {
@@ -336,8 +328,7 @@ Deadline PoolFiles::load_deadline(SteadyClock::time_point called, std::uint64_t 
 Result<Fetched> PoolFiles::fetch_now(const Standing& standing, std::optional<PoolKnown> known,
                                      const UniqueFd& local, Deadline deadline) {
   // Whoever hangs in a read may hold on to the file for longer than this call.
-  const auto fd = std::make_shared<UniqueFd>(::fcntl(local.get(), F_DUPFD_CLOEXEC, 0));
-  if (fd->get() < 0) return fail_errno("a descriptor");
+  const auto fd = std::make_shared<UniqueFd>(TRY(duplicate_fd(local.get())));
   return service_.client().call<Fetched>(
       PoolClass::kLoad, deadline,
       [path = standing.path, copy = standing.copy, known = std::move(known), fd](

@@ -98,8 +98,6 @@ class PoolFiles {
   Result<KnownFiles::Noted> ask(const std::string& path, bool loads, Deadline deadline);
   [[nodiscard]] static Deadline load_deadline(std::chrono::steady_clock::time_point called,
                                               std::uint64_t size);
-  [[nodiscard]] bool has_room(std::uint32_t device, std::uint64_t size,
-                              std::chrono::steady_clock::time_point called);
   Result<void> adopt(InodeNumber directory, std::string_view name, const SharedName& shared,
                      const PoolKnown& found);
   Result<void> fetch_once(const InodePtr& inode);

@@ -55,17 +55,6 @@ class LargeFiles : public ::testing::TestWithParam<testing::PoolPlaceMaker> {
     return out;
   }
   [[nodiscard]] bool is_whole() { return b_->state_of(file_) != DataState::kRemote; }
-  // The objects that a volume has, whether or not anything stands for them.
-  [[nodiscard]] std::uint64_t objects() {
-    std::uint64_t count = 0;
-    EXPECT_OK((*b_)->devices().front()->each(
-        [&](std::uint64_t) {
-          ++count;
-          return true;
-        },
-        [](const std::string&) {}));
-    return count;
-  }
 
   const std::string bytes_ = random_bytes(40 * kMiB + 12'345);
   const std::unique_ptr<testing::PoolPlace> place_ = GetParam().make();
@@ -99,7 +88,7 @@ TEST_P(LargeFiles, AnOpenDoesNotWaitForTheWholeOfIt) {
   (*b_)->release(file);
   ASSERT_TRUE(TestVolume::wait_for([&] { return b_->state_of(file_) == DataState::kSealed; }));
   EXPECT_TRUE(bytes_.substr(0, kMiB) == b_.read("f"));
-  EXPECT_EQ(1U, objects());
+  EXPECT_EQ(1U, b_->objects());
 }
 
 TEST_P(LargeFiles, WhatIsReadComesFirst) {
@@ -114,11 +103,11 @@ TEST_P(LargeFiles, WhatNobodyReadsIsForgotten) {
   gate_->close_at(4 * kMiB);
   OpenFile& file = b_->open(file_, O_RDONLY);
   EXPECT_TRUE(bytes_.substr(0, 100) == must(read(file, 0, 100)));
-  EXPECT_EQ(1U, objects());
+  EXPECT_EQ(1U, b_->objects());
   (*b_)->release(file);
   ASSERT_TRUE(TestVolume::wait_for([&] { return b_.counts().arriving == 0; }));
   EXPECT_FALSE(is_whole());
-  EXPECT_TRUE(TestVolume::wait_for([&] { return objects() == 0; }));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_->objects() == 0; }));
   // It can be had again.
   gate_->open();
   EXPECT_TRUE(bytes_.substr(0, kMiB) == b_.read("f"));
@@ -155,7 +144,7 @@ TEST_P(LargeFiles, ManyReadItAtOnce) {
   for (auto& reader : readers) EXPECT_TRUE(bytes_ == reader.get());
   EXPECT_TRUE(TestVolume::wait_for([&] { return is_whole(); }));
   EXPECT_EQ(1U, b_.counts().loaded);
-  EXPECT_EQ(1U, objects());
+  EXPECT_EQ(1U, b_->objects());
 }
 
 TEST_P(LargeFiles, ADamagedPieceIsAnErrorAndThenAMiss) {
@@ -177,7 +166,7 @@ TEST_P(LargeFiles, ADamagedPieceIsAnErrorAndThenAMiss) {
   (*b_)->release(file);
   EXPECT_TRUE(TestVolume::wait_for([&] { return b_.counts().arriving == 0; }));
   EXPECT_FALSE(is_whole());
-  EXPECT_TRUE(TestVolume::wait_for([&] { return objects() == 0; }));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_->objects() == 0; }));
 }
 
 TEST_P(LargeFiles, APoolThatComesBackIsReadOn) {
@@ -217,7 +206,7 @@ TEST_P(LargeFiles, WhoHasItOpenKeepsItWhenItIsRemoved) {
   ASSERT_TRUE(TestVolume::wait_for([&] { return b_.counts().arriving == 0; }));
   EXPECT_TRUE(bytes_ == must(read(file, 0, bytes_.size())));
   (*b_)->release(file);
-  EXPECT_TRUE(TestVolume::wait_for([&] { return objects() == 0; }));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_->objects() == 0; }));
 }
 
 // A block that was found is kept for a lease: its handle leads to it in the pool's trash.
@@ -248,7 +237,7 @@ TEST_P(LargeFiles, AnEndedMountLeavesNothingHalf) {
   b_.stop();
   gate_->close_at(0);
   b_.run();
-  EXPECT_EQ(0U, objects());
+  EXPECT_EQ(0U, b_->objects());
 }
 
 INSTANTIATE_TEST_SUITE_P(Pools, LargeFiles, ::testing::ValuesIn(testing::pool_places()),

@@ -348,6 +348,18 @@ class TestVolume {
     return *record;
   }
   DataState state_of(InodeNumber inode) { return record_of(inode).state; }
+  // Backing files of the first device, whether or not anything stands for them.
+  std::uint64_t objects() {
+    std::uint64_t count = 0;
+    const Result<void> counted = volume_->devices().front()->each(
+        [&](std::uint64_t) {
+          ++count;
+          return true;
+        },
+        [](const std::string&) {});
+    if (!counted.ok()) throw std::runtime_error("objects cannot be counted");
+    return count;
+  }
   std::string backing_path(ObjectId object, int device = 0) {
     char path[40];
     std::snprintf(path, sizeof path, "/objects/%02x/%016llx",

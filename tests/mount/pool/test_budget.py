@@ -181,10 +181,9 @@ def test_a_full_disk_makes_room():
 def used_by(mount):
     """Bytes of its backing files."""
     total = 0
-    for folder, _, names in os.walk(os.path.join(mount.nvme, "objects")):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                total += os.stat(os.path.join(folder, name)).st_blocks * 512
+    for path in mount.backing_files():
+        with contextlib.suppress(FileNotFoundError):
+            total += os.stat(path).st_blocks * 512
     return total
 
 
