@@ -13,10 +13,10 @@ import subprocess
 import sys
 import time
 
-import kvmount
-
-sys.path.insert(0, kvmount.TESTS)
-sys.path.insert(0, os.path.join(kvmount.TESTS, "servers"))
+TESTS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests")
+sys.path.insert(0, TESTS)
+sys.path.insert(0, os.path.join(TESTS, "servers"))
+import kvmount  # noqa: E402  pylint: disable=wrong-import-position
 import nfs_proxy  # noqa: E402  pylint: disable=wrong-import-position
 import pools  # noqa: E402  pylint: disable=wrong-import-position
 

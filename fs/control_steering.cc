@@ -130,9 +130,13 @@ Result<json> flush(Volume& volume, const ControlRequest& request) {
     before = *number;
   }
   const Unflushed left = TRY(volume.flush(request.path, before));
-  return json{{"files", left.files},       {"removed", left.removed},
-              {"more", left.more},         {"skipped", left.skipped},
-              {"up", volume.is_pool_up()}, {"next", block_text(left.before)}};
+  return json{{"files", left.files},
+              {"removed", left.removed},
+              {"owners", left.owners},
+              {"more", left.more},
+              {"skipped", left.skipped},
+              {"up", volume.is_pool_up()},
+              {"next", block_text(left.before)}};
 }
 
 }  // namespace

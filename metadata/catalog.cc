@@ -198,10 +198,17 @@ void Edit::remove_to_publish(InodeNumber number) {
   batch_.remove(Table::kPoolQueue, keys::lettered(keys::kToPublish, number));
 }
 void Edit::put_tombstone(std::string_view path, const Tombstone& tombstone) {
-  batch_.put(Table::kPoolQueue, keys::tombstone(path), encode(tombstone));
+  batch_.put(Table::kPoolQueue, keys::lettered_path(keys::kTombstone, path), encode(tombstone));
 }
 void Edit::remove_tombstone(std::string_view path) {
-  batch_.remove(Table::kPoolQueue, keys::tombstone(path));
+  batch_.remove(Table::kPoolQueue, keys::lettered_path(keys::kTombstone, path));
+}
+
+void Edit::put_owner_change(std::string_view path, const OwnerChange& change) {
+  batch_.put(Table::kPoolQueue, keys::lettered_path(keys::kOwnerChange, path), encode(change));
+}
+void Edit::remove_owner_change(std::string_view path) {
+  batch_.remove(Table::kPoolQueue, keys::lettered_path(keys::kOwnerChange, path));
 }
 
 Catalog::Catalog(std::unique_ptr<Store> store) : store_(std::move(store)) {}
@@ -526,7 +533,13 @@ Result<std::optional<PoolCopy>> Catalog::find_pool_copy(InodeNumber number) {
 }
 
 Result<std::optional<Tombstone>> Catalog::find_tombstone(std::string_view path) {
-  return find(*store_, Table::kPoolQueue, keys::tombstone(path), decode_tombstone);
+  return find(*store_, Table::kPoolQueue, keys::lettered_path(keys::kTombstone, path),
+              decode_tombstone);
+}
+
+Result<std::optional<OwnerChange>> Catalog::find_owner_change(std::string_view path) {
+  return find(*store_, Table::kPoolQueue, keys::lettered_path(keys::kOwnerChange, path),
+              decode_owner_change);
 }
 
 Result<void> Catalog::each_dentry(

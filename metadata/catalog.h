@@ -94,6 +94,9 @@ class Edit {
   // A path that is to be taken away on the pool; another tombstone of it is replaced.
   void put_tombstone(std::string_view path, const Tombstone& tombstone);
   void remove_tombstone(std::string_view path);
+  // Whose a path is on the pool, from now on; another change of it is replaced.
+  void put_owner_change(std::string_view path, const OwnerChange& change);
+  void remove_owner_change(std::string_view path);
 
   // What it removes frees more than it adds: it goes through on a full disk.
   void set_frees() noexcept { batch_.set_frees(); }
@@ -183,6 +186,9 @@ class Catalog {
   // In the order of their paths, those after `after`.
   Result<std::vector<std::pair<std::string, Tombstone>>> list_tombstones(std::string_view after,
                                                                          std::size_t limit);
+  Result<std::optional<OwnerChange>> find_owner_change(std::string_view path);
+  Result<std::vector<std::pair<std::string, OwnerChange>>> list_owner_changes(
+      std::string_view after, std::size_t limit);
   // In the order of their numbers, those greater than `after` (nullopt: all).
   Result<void> each_block(const std::optional<std::uint64_t>& after,
                           const std::function<bool(std::uint64_t, const BlockRecord&)>& visit,

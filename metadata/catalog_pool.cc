@@ -58,25 +58,42 @@ Result<bool> Catalog::is_to_publish(InodeNumber number) {
       .has_value();
 }
 
-Result<std::vector<std::pair<std::string, Tombstone>>> Catalog::list_tombstones(
-    std::string_view after, std::size_t limit) {
-  std::vector<std::pair<std::string, Tombstone>> found;
+namespace {
+
+// Rows with a letter and a path in their keys, those with paths after `after`.
+template <class Record>
+Result<std::vector<std::pair<std::string, Record>>> list_paths(
+    Store& store, char kind, std::string_view after, std::size_t limit,
+    Result<Record> (*decode)(std::string_view)) {
+  std::vector<std::pair<std::string, Record>> found;
   if (limit == 0) return found;
-  std::string from = keys::tombstone(after);
+  std::string from = keys::lettered_path(kind, after);
   if (!after.empty()) from += '\0';
   Error damaged{0, ""};
-  TRY(store_->scan(Table::kPoolQueue, std::string(1, keys::kTombstone), from,
-                   [&](std::string_view key, std::string_view value) {
-                     Result<Tombstone> record = decode_tombstone(value);
-                     if (!record.ok()) {
-                       damaged = record.error();
-                       return false;
-                     }
-                     found.emplace_back(key.substr(1), *record);
-                     return found.size() < limit;
-                   }));
+  TRY(store.scan(Table::kPoolQueue, std::string(1, kind), from,
+                 [&](std::string_view key, std::string_view value) {
+                   Result<Record> record = decode(value);
+                   if (!record.ok()) {
+                     damaged = record.error();
+                     return false;
+                   }
+                   found.emplace_back(key.substr(1), *record);
+                   return found.size() < limit;
+                 }));
   if (damaged.code != 0) return damaged;
   return found;
+}
+
+}  // namespace
+
+Result<std::vector<std::pair<std::string, Tombstone>>> Catalog::list_tombstones(
+    std::string_view after, std::size_t limit) {
+  return list_paths(*store_, keys::kTombstone, after, limit, decode_tombstone);
+}
+
+Result<std::vector<std::pair<std::string, OwnerChange>>> Catalog::list_owner_changes(
+    std::string_view after, std::size_t limit) {
+  return list_paths(*store_, keys::kOwnerChange, after, limit, decode_owner_change);
 }
 
 }  // namespace kvcachefs

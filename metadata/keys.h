@@ -31,6 +31,7 @@ inline constexpr char kCopyOfInode = 'i';
 inline constexpr char kCopyByFileid = 'f';
 inline constexpr char kToPublish = 'p';
 inline constexpr char kTombstone = 't';
+inline constexpr char kOwnerChange = 'o';
 
 [[nodiscard]] inline std::string number(std::uint64_t value) {
   std::string key;
@@ -145,8 +146,8 @@ struct Prefix {
 }
 
 // A letter, then a path.
-[[nodiscard]] inline std::string tombstone(std::string_view path) {
-  std::string key(1, kTombstone);
+[[nodiscard]] inline std::string lettered_path(char kind, std::string_view path) {
+  std::string key(1, kind);
   key += path;
   return key;
 }

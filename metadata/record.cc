@@ -19,6 +19,7 @@ constexpr std::uint8_t kDentryVersion = 1;
 constexpr std::uint8_t kBlockVersion = 1;
 constexpr std::uint8_t kPoolCopyVersion = 1;
 constexpr std::uint8_t kTombstoneVersion = 1;
+constexpr std::uint8_t kOwnerChangeVersion = 1;
 
 constexpr std::uint32_t kKnownFlags = kInodeFsynced | kInodePoisoned | kInodeKeep |
                                       kInodeHasAcl | kInodeHasXattr | kInodeFirstWriter |
@@ -315,6 +316,30 @@ Result<Tombstone> decode_tombstone(std::string_view bytes) {
   record.fileid = in.take<std::uint64_t>();
   if (!in.done()) return fail(EBADMSG, "tombstone record: length");
   if (kind > 1) return fail(EBADMSG, "tombstone record: kind");
+  return record;
+}
+
+std::string encode(const OwnerChange& record) {
+  std::string out;
+  put_le(out, kOwnerChangeVersion);
+  put_le(out, record.fileid);
+  put_le(out, record.uid);
+  put_le(out, record.gid);
+  put_le(out, record.mode);
+  return out;
+}
+
+Result<OwnerChange> decode_owner_change(std::string_view bytes) {
+  Reader in(bytes);
+  if (in.take<std::uint8_t>() != kOwnerChangeVersion)
+    return fail(EBADMSG, "owner change record: version");
+  OwnerChange record;
+  record.fileid = in.take<std::uint64_t>();
+  record.uid = in.take<std::uint32_t>();
+  record.gid = in.take<std::uint32_t>();
+  record.mode = in.take<std::uint32_t>();
+  if (!in.done()) return fail(EBADMSG, "owner change record: length");
+  if (record.mode > 07777) return fail(EBADMSG, "owner change record: mode");
   return record;
 }
 

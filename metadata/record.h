@@ -139,6 +139,16 @@ struct Tombstone {
   bool operator==(const Tombstone&) const = default;
 };
 
+// An owner and a mode that were given here to what is on the pool, and are still to be noted there. It speaks of that file or
+// directory, and of no other.
+struct OwnerChange {
+  std::uint64_t fileid = 0;
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::uint32_t mode = 0;  // permission bits
+  bool operator==(const OwnerChange&) const = default;
+};
+
 struct DirEntry {
   std::uint64_t cookie = 0;
   InodeNumber inode = 0;
@@ -152,6 +162,7 @@ struct DirEntry {
 [[nodiscard]] std::string encode(const BlockRecord& record);
 [[nodiscard]] std::string encode(const PoolCopy& record);
 [[nodiscard]] std::string encode(const Tombstone& record);
+[[nodiscard]] std::string encode(const OwnerChange& record);
 // Error of each: EBADMSG for anything that encode() does not write (too short, too long,
 // unknown version, flag, state or type). Lengths are checked before anything is allocated.
 Result<InodeRecord> decode_inode(std::string_view bytes);
@@ -160,5 +171,6 @@ Result<DentryRecord> decode_dentry(std::string_view bytes);
 Result<BlockRecord> decode_block(std::string_view bytes);
 Result<PoolCopy> decode_pool_copy(std::string_view bytes);
 Result<Tombstone> decode_tombstone(std::string_view bytes);
+Result<OwnerChange> decode_owner_change(std::string_view bytes);
 
 }  // namespace kvcachefs

@@ -30,16 +30,20 @@ struct FlushArguments {
 struct Left {
   std::uint64_t files = 0;
   std::uint64_t removed = 0;
+  std::uint64_t owners = 0;
   bool more = false;
   bool up = false;
   std::uint64_t skipped = 0;  // of the whole mount, since it began
-  [[nodiscard]] bool is_nothing() const noexcept { return files + removed == 0 && !more; }
+  [[nodiscard]] bool is_nothing() const noexcept {
+    return files + removed + owners == 0 && !more;
+  }
   bool operator==(const Left&) const = default;
 };
 
 std::string text_of(const Left& left) {
   std::string text = counted(left.files, "file");
   if (left.removed > 0) text += fmt::format(" and {}", counted(left.removed, "removed name"));
+  if (left.owners > 0) text += fmt::format(" and {}", counted(left.owners, "changed owner"));
   return text + (left.more ? " or more" : "");
 }
 
@@ -58,6 +62,7 @@ int finish(const FlushArguments& arguments, const Left& left, std::uint64_t befo
   if (arguments.json)
     print_out("{}\n", line_of({{"files", left.files},
                                {"removed", left.removed},
+                               {"owners", left.owners},
                                {"more", left.more},
                                {"skipped", left.skipped},
                                {"up", left.up}}));
@@ -113,6 +118,7 @@ int flush(const FlushArguments& arguments) {
     }
     const Left left{.files = count_in(*answer, "files"),
                     .removed = count_in(*answer, "removed"),
+                    .owners = count_in(*answer, "owners"),
                     .more = is_true(*answer, "more"),
                     .up = is_true(*answer, "up"),
                     .skipped = count_in(*answer, "skipped")};

@@ -171,7 +171,7 @@ Result<PoolCheck> check_pool_files(PoolSession& session, bool read, const PoolFi
       return {};
     }
     const std::optional<PoolSums> sums = TRY(standing);
-    if (!sums) return {};
+    if (!sums || !sums->speaks_of_bytes()) return {};
     ++check.described;
     if (!read) return {};
     const Result<void> compared = compare_bytes(session, path, *sums, each);

@@ -21,7 +21,8 @@ constexpr std::string_view kNodeMagic = "kvcachefs node\n";
 constexpr std::string_view kSumsMagic = "kvcfsums";
 constexpr std::uint16_t kLogMagic = 0x4b4c;  // "LK"
 constexpr std::size_t kSumsHead = 8 + 4 + 4 + 4 * 8 + 4 * 4 + 4;
-constexpr std::uint32_t kSumsKeep = 1;  // a flag
+constexpr std::uint32_t kSumsKeep = 1;     // a flag
+constexpr std::uint32_t kSumsOfOwner = 2;  // another: there are no checksums
 // Of one file; its record is then 16 MiB.
 constexpr std::uint64_t kMostChunks = std::uint64_t{1} << 22;
 
@@ -194,7 +195,8 @@ std::string encode_pool_sums(const PoolSums& sums) {
   wire::put_le(bytes, sums.uid);
   wire::put_le(bytes, sums.gid);
   wire::put_le(bytes, sums.mode);
-  wire::put_le(bytes, sums.keep ? kSumsKeep : 0U);
+  wire::put_le(bytes,
+               (sums.keep ? kSumsKeep : 0U) | (sums.speaks_of_bytes() ? 0U : kSumsOfOwner));
   for (const std::uint32_t crc : sums.chunk_crc32c) wire::put_le(bytes, crc);
   wire::put_le(bytes, checksum(bytes));
   return bytes;
@@ -223,8 +225,10 @@ Result<PoolSums> decode_pool_sums(std::string_view bytes) {
   sums.mode = reader.take<std::uint32_t>();
   const auto flags = reader.take<std::uint32_t>();
   sums.keep = (flags & kSumsKeep) != 0;
-  const std::uint64_t chunks = chunks_of(sums.size);
-  if (!reader.ok() || chunk != kPoolChunk || sums.mode > 07777 || flags > kSumsKeep ||
+  const bool is_of_owner = (flags & kSumsOfOwner) != 0;
+  const std::uint64_t chunks = is_of_owner ? 0 : chunks_of(sums.size);
+  if (!reader.ok() || chunk != kPoolChunk || sums.mode > 07777 ||
+      flags > (kSumsKeep | kSumsOfOwner) || (is_of_owner && sums.size == 0) ||
       chunks > kMostChunks || reader.left() != chunks * 4 + 4)
     return fail(EBADMSG, "pool: a record of checksums");
   sums.chunk_crc32c.reserve(static_cast<std::size_t>(chunks));

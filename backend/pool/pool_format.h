@@ -86,8 +86,11 @@ struct PoolSums {
   std::uint32_t gid = 0;
   std::uint32_t mode = 0;  // permission bits
   bool keep = false;       // it is not evicted
-  std::vector<std::uint32_t>
-      chunk_crc32c;  // of each kPoolChunk bytes, the last one's of what is left
+  // Of each kPoolChunk bytes, the last one's of what is left. None: nobody has made them, only its owner is known.
+  std::vector<std::uint32_t> chunk_crc32c;
+  [[nodiscard]] bool speaks_of_bytes() const noexcept {
+    return size == 0 || !chunk_crc32c.empty();
+  }
   bool operator==(const PoolSums&) const = default;
 };
 [[nodiscard]] std::string encode_pool_sums(const PoolSums& sums);

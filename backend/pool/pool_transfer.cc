@@ -430,6 +430,42 @@ Result<std::uint64_t> describe_directory(PoolSession& session, const DirectoryOw
   return fileid;
 }
 
+Result<bool> change_owner(PoolSession& session, const PoolOwner& owner, const Uuid& node,
+                          Deadline deadline) {
+  const Result<PoolStatus> status = session.status(owner.path, deadline);
+  if (!status.ok()) {
+    if (is_missing(status.error()) || status.error().code == ENOTDIR) return false;
+    return status.error();
+  }
+  if (status->fileid != owner.fileid || status->kind == PoolKind::kOther) return false;
+  const bool is_file = status->kind == PoolKind::kFile;
+  Result<std::optional<PoolSums>> standing =
+      is_file ? find_sums(session, *status, deadline)
+              : find_directory_owner(session, owner.path, *status, deadline);
+  if (!standing.ok() && standing.error().code == EILSEQ) return false;
+  if (!standing.ok()) return standing.error();
+  PoolSums sums = standing->value_or(PoolSums{});
+  if (!*standing) {
+    sums.fileid = owner.fileid;
+    sums.path_hash = pool_path_hash(owner.path);
+    sums.size = is_file ? status->size : 0;
+    sums.mtime = is_file ? status->mtime : 0;
+  }
+  sums.uid = owner.uid;
+  sums.gid = owner.gid;
+  sums.mode = owner.mode;
+  // An earlier try may have been answered to nobody.
+  if (*standing && **standing == sums) return true;
+  const std::string temporary = pool_temporary_path(node, owner.number) + kSumsSuffix;
+  const Result<void> told = below(
+      session, temporary,
+      [&] { return write_sums(session, sums, temporary, PoolWrite::kNow, deadline); },
+      deadline);
+  static_cast<void>(session.remove(temporary, deadline).ok());
+  TRY(told);
+  return true;
+}
+
 Result<PoolKnown> find_known(PoolSession& session, std::string_view path, Deadline deadline) {
   PoolFound found = TRY(session.find(path, deadline));
   PoolKnown known{.file = std::move(found.file), .status = found.status, .sums = {}};
@@ -482,10 +518,11 @@ Result<void> fetch_part(
     Deadline deadline) {
   const auto first = static_cast<std::size_t>(offset / kPoolChunk);
   ChunkSums sums(size);
-  if (known.sums && known.sums->chunk_crc32c.size() < first + sums.count())
+  const bool is_compared = known.sums && known.sums->speaks_of_bytes();
+  if (is_compared && known.sums->chunk_crc32c.size() < first + sums.count())
     return fail(EILSEQ, "pool: a record of checksums is of another size");
   const std::uint32_t* const expected =
-      known.sums ? known.sums->chunk_crc32c.data() + first : nullptr;
+      is_compared ? known.sums->chunk_crc32c.data() + first : nullptr;
   static_cast<void>(TRY(fetch_bytes(
       session, *known.file, offset, size, fd, sums, expected,
       [&](std::size_t chunk) { arrived(first + chunk, sums.sums()[chunk]); }, deadline)));
@@ -506,12 +543,12 @@ Result<Fetched> fetch(PoolSession& session, std::string_view path,
   }
   const std::uint64_t size = fetched.status.size;
   ChunkSums sums(size);
-  if (fetched.sums && fetched.sums->chunk_crc32c.size() != sums.count())
+  const bool is_compared = fetched.sums && fetched.sums->speaks_of_bytes();
+  if (is_compared && fetched.sums->chunk_crc32c.size() != sums.count())
     return fail(EILSEQ, "pool: a record of checksums is of another size");
   const bool is_as_opened = TRY(fetch_bytes(
       session, *fetched.file, 0, size, fd, sums,
-      fetched.sums ? fetched.sums->chunk_crc32c.data() : nullptr, [](std::size_t) {},
-      deadline));
+      is_compared ? fetched.sums->chunk_crc32c.data() : nullptr, [](std::size_t) {}, deadline));
   fetched.chunk_crc32c = std::move(sums.sums());
   if (is_as_opened) return fetched;
   const PoolStatus now = TRY(session.status(*fetched.file, deadline));

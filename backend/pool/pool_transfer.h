@@ -99,6 +99,19 @@ struct DirectoryOwner {
 [[nodiscard]] Result<std::uint64_t> describe_directory(PoolSession& session,
                                                        const DirectoryOwner& owner,
                                                        const Uuid& node, Deadline deadline);
+// An owner and a mode that were given to what is on the pool.
+struct PoolOwner {
+  std::string path;
+  std::uint64_t fileid = 0;
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::uint32_t mode = 0;    // permission bits
+  std::uint64_t number = 0;  // of this try alone, as that of a publication
+};
+// Says it to all nodes, in the record of the file or directory. False: that one has the path no more, or nobody can read it
+// anyway (its record is damaged).
+[[nodiscard]] Result<bool> change_owner(PoolSession& session, const PoolOwner& owner,
+                                        const Uuid& node, Deadline deadline);
 // What was said of this very directory; nullopt: nothing, or what does not read.
 [[nodiscard]] Result<std::optional<PoolSums>> find_directory_owner(PoolSession& session,
                                                                    std::string_view path,

@@ -97,6 +97,8 @@ Result<void> Check::check_rows() {
                  [](std::string_view key, std::string_view value) {
                    if (key.empty()) return false;
                    if (key.front() == keys::kTombstone) return decode_tombstone(value).ok();
+                   if (key.front() == keys::kOwnerChange)
+                     return decode_owner_change(value).ok();
                    return key.front() == keys::kToPublish && keys::to_lettered(key).has_value();
                  }));
   return check_ids(largest);

@@ -14,6 +14,7 @@
 #include "fs/names/namespace.h"
 #include "fs/names/native_map.h"
 #include "fs/node/attributes.h"
+#include "fs/pool/owner_changes.h"
 
 namespace kvcachefs {
 namespace {
@@ -180,12 +181,14 @@ Result<AttributesReply> Attributes::set_attributes(InodeNumber number,
   if (change.size && !regular) return fail(EINVAL, "size of something else than a file");
   const bool data = regular && (change.size || change.atime || change.mtime);
   if (data) TRY(change_data(inode, change, file));
+  const bool chown = change.uid || change.gid;
+  std::optional<SharedName> shared;
+  if (chown || change.mode) shared = TRY(name_on_pool(number));
   {
     const std::lock_guard lock(inode->mutex);
     const UnixNanos now = file_clock_now();
     InodeRecord next = inode->record;
     Edit edit;
-    const bool chown = change.uid || change.gid;
     if (change.uid) next.uid = *change.uid;
     if (change.gid) next.gid = *change.gid;
     const bool forced = chown || change.kill_suid_sgid;
@@ -199,16 +202,25 @@ Result<AttributesReply> Attributes::set_attributes(InodeNumber number,
     if (!regular && change.atime) next.atime = *change.atime == kTimeNow ? now : *change.atime;
     if (!regular && change.mtime) next.mtime = *change.mtime == kTimeNow ? now : *change.mtime;
     if (chown || change.mode || change.kill_suid_sgid || !regular) next.ctime = now;
+    TRY(put_owner_change(core_, *inode, shared, next, edit));
     if (next != inode->record)
       TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
     if (data && inode->writers == 0 && is_unsealed(inode->record.state) && core_.on_unwritten)
       core_.on_unwritten(number);
   }
+  if (shared && core_.on_pool_work) core_.on_pool_work();
   return reply_of(inode);
+}
+
+Result<std::optional<SharedName>> Attributes::name_on_pool(InodeNumber number) {
+  if (!core_.is_pooled) return std::optional<SharedName>{};
+  return shared_name_of(core_.catalog, core_.knowledge, number);
 }
 
 Result<void> Attributes::set_acl(Inode& inode, std::string_view name, std::string_view value,
                                  const Caller& caller) {
+  const std::optional<SharedName> shared = TRY(name_on_pool(inode.number));
+  const std::lock_guard lock(inode.mutex);
   InodeRecord next = inode.record;
   Edit edit;
   const PosixAcl acl = value.empty() ? PosixAcl{} : TRY(PosixAcl::parse(value));
@@ -231,7 +243,10 @@ Result<void> Attributes::set_acl(Inode& inode, std::string_view name, std::strin
     edit.remove_xattr(inode.number, name);
   }
   next.ctime = file_clock_now();
-  return commit_record(core_, inode, std::move(next), std::move(edit));
+  TRY(put_owner_change(core_, inode, shared, next, edit));
+  TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
+  if (shared && core_.on_pool_work) core_.on_pool_work();
+  return {};
 }
 
 Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
@@ -247,8 +262,8 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
     if (!core_.knowledge.tenants().has_room_for(number))
       return fail(ENOSPC, "as many directories as can be have a share or a quota");
   }
-  std::unique_lock lock(inode->mutex);
   if (is_acl(name)) return set_acl(*inode, name, value, caller);
+  std::unique_lock lock(inode->mutex);
   if (name.starts_with(kOwnXattrs)) TRY(check_own_xattr(inode->record, name, value));
   Edit edit;
   const bool tells_below = is_told_below(*inode, name);

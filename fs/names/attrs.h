@@ -3,6 +3,7 @@
 
 #include "fs/node/core.h"
 #include "fs/node/open_file.h"
+#include "fs/pool/shared_name.h"
 
 namespace kvcachefs {
 
@@ -27,6 +28,8 @@ class Attributes {
   Result<void> change_data(const InodePtr& inode, const SetAttributes& change, OpenFile* file);
   Result<void> note_mapped_store(Inode& inode, int fd);
   Result<void> told(Inode& inode, std::string_view name);
+  // Not under an inode's lock. nullopt: it stays on this node.
+  Result<std::optional<SharedName>> name_on_pool(InodeNumber number);
   Result<void> set_acl(Inode& inode, std::string_view name, std::string_view value,
                        const Caller& caller);
 

@@ -12,6 +12,7 @@
 #include "fs/life/drop.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
+#include "fs/pool/owner_changes.h"
 
 namespace kvcachefs {
 namespace {
@@ -48,7 +49,8 @@ PoolFiles::PoolFiles(Core& core, Namespace& names, PoolService& service,
                 TRY(settle(inode, copy, std::move(local), object, std::move(fetched)));
                 tell_use(used);
                 return {};
-              }) {}
+              }),
+      owners_(core, service) {}
 
 // ---- names
 
@@ -69,9 +71,13 @@ std::optional<PoolFiles::Question> PoolFiles::to_ask(InodeNumber directory,
 std::optional<PoolFiles::Question> PoolFiles::to_check(InodeNumber directory,
                                                        std::string_view name,
                                                        const DentryRecord& dentry) {
-  if (dentry.type != DT_REG) return std::nullopt;
+  if (dentry.type != DT_REG && dentry.type != DT_DIR) return std::nullopt;
   const Result<InodePtr> inode = core_.table.get(dentry.inode);
   if (!inode.ok()) return std::nullopt;
+  if (dentry.type == DT_DIR) {
+    check_owner(**inode);
+    return std::nullopt;
+  }
   const std::int64_t checked = (*inode)->pool_checked.load(std::memory_order_relaxed);
   const bool is_fresh = monotonic_now() - checked < kHoldsUnfollowed;
   const bool is_told = service_.miss_time() == PoolService::kMissFollowed;
@@ -91,10 +97,17 @@ std::optional<PoolFiles::Question> PoolFiles::to_check(InodeNumber directory,
   const std::optional<SharedName> shared = shared_name(core_.knowledge, directory, name);
   if (!shared || shared->path_hash != (*copy)->path_hash) return std::nullopt;
   if (shared->is_block && state != DataState::kRemote) {
-    (*inode)->pool_checked.store(monotonic_now(), std::memory_order_relaxed);
+    check_owner(**inode);
     return std::nullopt;
   }
   return Question{.shared = *shared, .standing = *inode, .copy = **copy};
+}
+
+// Of what need not be asked for itself: whose it is may have been changed while nothing was heard of the others.
+void PoolFiles::check_owner(Inode& inode) {
+  const bool is_doubted = inode.pool_checked.load() < doubted_at_.load();
+  if (!is_doubted || owners_.want(inode.number))
+    inode.pool_checked.store(monotonic_now(), std::memory_order_relaxed);
 }
 
 bool PoolFiles::is_wanted(InodeNumber directory, std::string_view name) {
@@ -122,6 +135,9 @@ InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name, bool loa
     if (standing != nullptr) {
       if (!is_gone && found->known.status.fileid == question->copy.fileid) {
         standing->pool_checked.store(monotonic_now(), std::memory_order_relaxed);
+        if (const auto& said = found->known.sums;
+            said && !take_owner(core_, *standing, shared, *said).ok())
+          standing->pool_checked.store(0);
         return standing;
       }
       if (is_gone && keeps(*standing)) return standing;
@@ -235,11 +251,16 @@ Result<void> PoolFiles::adopt(InodeNumber directory, std::string_view name,
                          .path_hash = shared.path_hash,
                          .size = is_file ? found.status.size : 0,
                          .mtime = is_file ? found.status.mtime : 0}};
-  if (found.sums) {
-    what.mode = (what.mode & S_IFMT) | (found.sums->mode & 07777);
-    what.uid = found.sums->uid;
-    what.gid = found.sums->gid;
-  }
+  const auto is = [&what](std::uint32_t uid, std::uint32_t gid, std::uint32_t mode) {
+    what.mode = (what.mode & S_IFMT) | (mode & 07777);
+    what.uid = uid;
+    what.gid = gid;
+  };
+  if (found.sums) is(found.sums->uid, found.sums->gid, found.sums->mode);
+  // Given here, and not on the pool yet.
+  if (const auto given = TRY(core_.catalog.find_owner_change(shared.path));
+      given && given->fileid == found.status.fileid)
+    is(given->uid, given->gid, given->mode);
   return names_.adopt(directory, name, what);
 }
 
@@ -303,7 +324,8 @@ Result<PoolFiles::Load> PoolFiles::load(const InodePtr& inode, const Standing& s
     EarlyLoad& early = *noted->early;
     const std::optional<PoolSums>& sums = noted->known.sums;
     Result<Fetched> fetched = early.wait();
-    if (fetched.ok() && sums && sums->chunk_crc32c != fetched->chunk_crc32c)
+    if (fetched.ok() && sums && sums->speaks_of_bytes() &&
+        sums->chunk_crc32c != fetched->chunk_crc32c)
       fetched = fail(EILSEQ, "pool: a file is not what was published");
     if (fetched.ok()) fetched->sums = sums;
     Load load{.object = early.object(), .local = early.take(), .fetched = std::move(fetched)};
@@ -446,7 +468,10 @@ Result<void> PoolFiles::settle(const InodePtr& inode, const PoolCopy& copy, NewC
 // ---- what others do
 
 void PoolFiles::on_change(const PoolLogRecord& record) {
-  if (record.change == PoolChange::kPublished) return doubt_replaced(record);
+  if (record.change == PoolChange::kPublished) {
+    if (record.size == 0) doubt_owner(record);
+    return doubt_replaced(record);
+  }
   const auto numbers = core_.catalog.list_by_fileid(record.fileid, kMostOfOneNumber);
   if (!numbers.ok()) return;
   for (const InodeNumber number : *numbers) {
@@ -475,6 +500,16 @@ void PoolFiles::on_change(const PoolLogRecord& record) {
     } else {
       drop(number);
     }
+  }
+}
+
+// What was said of it may have been said anew.
+void PoolFiles::doubt_owner(const PoolLogRecord& record) {
+  const auto numbers = core_.catalog.list_by_fileid(record.fileid, kMostOfOneNumber);
+  if (!numbers.ok()) return;
+  for (const InodeNumber number : *numbers) {
+    const Result<InodePtr> inode = core_.table.get(number);
+    if (inode.ok() && !owners_.want(number)) (*inode)->pool_checked.store(0);
   }
 }
 

@@ -24,6 +24,7 @@
 #include "fs/names/namespace.h"
 #include "fs/pool/frame_fetcher.h"
 #include "fs/pool/known_files.h"
+#include "fs/pool/owner_refresh.h"
 #include "fs/pool/pool_counts.h"
 #include "fs/pool/pool_options.h"
 #include "fs/pool/replaced_names.h"
@@ -62,8 +63,14 @@ class PoolFiles {
     return size > options_.stage_whole;
   }
 
-  void start() { frames_.start(); }
-  void stop() { frames_.stop(); }
+  void start() {
+    frames_.start();
+    owners_.start();
+  }
+  void stop() {
+    frames_.stop();
+    owners_.stop();
+  }
 
   // Of one thread at a time for each record.
   void on_change(const PoolLogRecord& record);
@@ -89,6 +96,7 @@ class PoolFiles {
   [[nodiscard]] std::optional<Question> to_ask(InodeNumber directory, std::string_view name);
   [[nodiscard]] std::optional<Question> to_check(InodeNumber directory, std::string_view name,
                                                  const DentryRecord& dentry);
+  void check_owner(Inode& inode);
   InodePtr take_over(InodeNumber directory, std::string_view name, const SharedName& shared,
                      KnownFiles::Noted&& found);
   bool keeps(Inode& inode);
@@ -124,6 +132,7 @@ class PoolFiles {
                       ObjectId object, Fetched&& fetched);
   void tell_use(PoolFilePtr file);
   void doubt_replaced(const PoolLogRecord& record);
+  void doubt_owner(const PoolLogRecord& record);
 
   Core& core_;
   Namespace& names_;
@@ -133,6 +142,7 @@ class PoolFiles {
   EarlyLoad::Count early_{0};
   KnownFiles known_;
   FrameFetcher frames_;
+  OwnerRefresh owners_;
   // What was known of the pool before may not hold; what an earlier run knew is among it.
   std::atomic<std::int64_t> doubted_at_{monotonic_now()};
   std::atomic<std::uint64_t> asked_{0};

@@ -15,17 +15,14 @@
 #include "fs/life/drop.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
+#include "fs/pool/pool_error.h"
 
 namespace kvcachefs {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// The pool, rather than one file: others fare no better.
-bool is_of_pool(int code) noexcept {
-  return code == ENOTCONN || code == ETIMEDOUT || code == EBUSY || code == ENOSPC ||
-         code == EDQUOT || code == EROFS || code == EOPNOTSUPP;
-}
+constexpr std::uint32_t kPermissions = 07777;
 
 }  // namespace
 
@@ -189,7 +186,8 @@ Result<bool> Publisher::pass() {
   if (core_.is_publishing) TRY(bound_.keep());
   if (!service_.is_usable()) return false;
   const bool all_removed = TRY(remove_names());
-  return TRY(publish_files()) && all_removed;
+  const bool all_published = TRY(publish_files());
+  return TRY(owners_.tell_all([this] { return stopping(); })) && all_published && all_removed;
 }
 
 // ---- what was taken away
@@ -381,7 +379,7 @@ Result<std::optional<Publisher::Candidate>> Publisher::find_candidate(InodeNumbe
   sent.size = record.stamp.size;
   sent.uid = record.uid;
   sent.gid = record.gid;
-  sent.mode = record.mode & 07777;
+  sent.mode = record.mode & kPermissions;
   sent.fd = std::move(*fd);
   sent.chunk_crc32c = std::move(object->chunk_crc32c);
   return std::optional<Candidate>(std::move(file));
@@ -574,6 +572,7 @@ Result<Publisher::Outcome> Publisher::record(const Candidate& file, const Publis
     edit.remove_to_publish(file.inode->number);
   } else if (is_done) {
     put_copy(file, standing, published.status, edit);
+    note_owner(file, published, edit);
     edit.remove_to_publish(file.inode->number);
     file.inode->pool_checked.store(monotonic_now(), std::memory_order_relaxed);
     // After the store: who doubts it from here on stores a 0 himself.
@@ -587,6 +586,24 @@ Result<Publisher::Outcome> Publisher::record(const Candidate& file, const Publis
   lock.unlock();
   if (has_gone) TRY(drop_names(core_, file.inode->number, DropReason::kRemoved));
   return is_done ? Outcome::kDone : Outcome::kLater;
+}
+
+// Who changed the owner or the mode while the file was on its way found no copy of it on the pool, or not this one. A file of
+// an earlier try has those of that time. The caller holds the inode's lock.
+void Publisher::note_owner(const Candidate& file, const Published& published, Edit& edit) {
+  const Sent& sent = *file.sent;
+  const InodeRecord& record = file.inode->record;
+  const auto& files = sent.earlier.files;
+  const std::uint64_t fileid = published.status.fileid;
+  const bool is_earlier = std::find(files.begin(), files.end(), fileid) != files.end();
+  if (published.is_duplicate && !is_earlier) return;
+  const bool is_same = record.uid == sent.uid && record.gid == sent.gid &&
+                       (record.mode & kPermissions) == sent.mode;
+  if (is_same && !published.is_duplicate) return;
+  edit.put_owner_change(sent.path, {.fileid = fileid,
+                                    .uid = record.uid,
+                                    .gid = record.gid,
+                                    .mode = record.mode & kPermissions});
 }
 
 // Whose the directories above are goes with the first file in them.
@@ -607,7 +624,7 @@ void Publisher::describe_directories(const SharedName& shared, InodeNumber direc
       const InodeRecord& record = (*inode)->record;
       owner.uid = record.uid;
       owner.gid = record.gid;
-      owner.mode = record.mode & 07777;
+      owner.mode = record.mode & kPermissions;
     }
     for (const MadeDirectory& one : made)
       if (one.path == path) owner.made = one.fileid;
@@ -638,11 +655,31 @@ void Publisher::describe_directories(const SharedName& shared, InodeNumber direc
     edit.put_pool_copy(numbers[i],
                        {.fileid = (*told)[i], .path_hash = pool_path_hash(owners[i].path)});
   if (!core_.catalog.commit(std::move(edit)).ok()) return;
-  for (std::size_t i = 0; i < told->size(); ++i)
+  for (std::size_t i = 0; i < told->size(); ++i) {
+    note_directory_owner(numbers[i], owners[i], (*told)[i]);
     service_.tell({.change = PoolChange::kPublished,
                    .path_hash = pool_path_hash(owners[i].path),
                    .fileid = (*told)[i],
                    .size = 0});
+  }
+}
+
+// Who changed it before its copy was noted found none.
+void Publisher::note_directory_owner(InodeNumber number, const DirectoryOwner& owner,
+                                     std::uint64_t fileid) {
+  const Result<InodePtr> inode = core_.table.get(number);
+  if (!inode.ok()) return;
+  const std::lock_guard lock((*inode)->mutex);
+  const InodeRecord& record = (*inode)->record;
+  const OwnerChange now{.fileid = fileid,
+                        .uid = record.uid,
+                        .gid = record.gid,
+                        .mode = record.mode & kPermissions};
+  if (now.uid == owner.uid && now.gid == owner.gid && now.mode == owner.mode) return;
+  Edit edit;
+  edit.put_owner_change(owner.path, now);
+  if (const Result<void> put = core_.catalog.commit(std::move(edit)); !put.ok())
+    log_warn("pool: an owner was not noted path=\"{}\" errno={}", owner.path, put.error().code);
 }
 
 // It is not to be published. A rename or a seal that came in between asks for it anew: both have the inode's lock.

@@ -2,8 +2,9 @@
 //
 //     seal, rename ──► catalog: to be published ──► on the pool, others are told, the copy is recorded
 //     unlink, rename ──► catalog: tombstone ──► into the pool's trash, others are told
+//     chmod, chown ──► catalog: owner change ──► its record there, others are told (fs/pool/owner_teller.h)
 //
-// Both queues are tables of the catalog: a restart goes on with them, and a pool that is away for long costs no memory.
+// The queues are tables of the catalog: a restart goes on with them, and a pool that is away for long costs no memory.
 // A tombstone comes before what is published anew under its path. Of blocks an ancestor comes before its descendants, so
 // that whoever finds a block on the pool finds those before it: bytes of kAtOnce files are under way together, names are
 // given in turn. A file that fails for a reason of its own is put off, and those behind it go on; what fails for the pool's
@@ -20,6 +21,7 @@
 #include "backend/pool/pool_service.h"
 #include "backend/pool/pool_transfer.h"
 #include "fs/node/core.h"
+#include "fs/pool/owner_teller.h"
 #include "fs/pool/pool_counts.h"
 #include "fs/pool/publish_tries.h"
 #include "fs/pool/put_off.h"
@@ -32,7 +34,11 @@ namespace kvcachefs {
 class Publisher {
  public:
   Publisher(Core& core, PoolService& service, ReplacedNames& replaced)
-      : core_(core), service_(service), replaced_(replaced), bound_(core) {}
+      : core_(core),
+        service_(service),
+        replaced_(replaced),
+        bound_(core),
+        owners_(core, service) {}
   ~Publisher() { stop(); }
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
@@ -89,8 +95,11 @@ class Publisher {
   Result<bool> note_copy(const Candidate& file, const PoolStatus& status);
   Result<Outcome> record(const Candidate& file, const Published& published,
                          std::uint64_t noted);
+  void note_owner(const Candidate& file, const Published& published, Edit& edit);
   void describe_directories(const SharedName& shared, InodeNumber directory,
                             const std::vector<MadeDirectory>& made);
+  void note_directory_owner(InodeNumber number, const DirectoryOwner& owner,
+                            std::uint64_t fileid);
   Result<Seen> see(InodeNumber number);
   Result<Seen> see_locked(const InodePtr& inode);
   Result<Outcome> forget(InodeNumber number, const Seen& seen);
@@ -100,6 +109,7 @@ class Publisher {
   PoolService& service_;
   ReplacedNames& replaced_;
   QueueBound bound_;
+  OwnerTeller owners_;
   PublishTries tries_;
   PutOff files_;             // by inode
   PutOff names_;             // by the hash of the path

@@ -44,16 +44,19 @@ Result<void> count_files(Core& core, std::string_view top, const List& list, boo
   return {};
 }
 
-Result<void> count_removed(Core& core, std::string_view top, Unflushed& out) {
+// What is listed by its path.
+template <class List>
+Result<void> count_paths(std::string_view top, const List& list, std::uint64_t& count,
+                         bool& more) {
   std::string after;
   for (std::size_t seen = 0; seen < kMostSeen; seen += kCountBatch) {
-    const auto batch = TRY(core.catalog.list_tombstones(after, kCountBatch));
-    for (const auto& [path, tombstone] : batch)
-      if (is_below(path, top)) ++out.removed;
+    const auto batch = TRY(list(after));
+    for (const auto& row : batch)
+      if (is_below(row.first, top)) ++count;
     if (batch.size() < kCountBatch) return {};
     after = batch.back().first;
   }
-  out.more = true;
+  more = true;
   return {};
 }
 
@@ -70,7 +73,18 @@ Result<Unflushed> count_unflushed(Core& core, std::string_view path, InodeNumber
       core, path,
       [&core](InodeNumber after) { return core.catalog.list_to_publish(after, kCountBatch); },
       true, out));
-  TRY(count_removed(core, path, out));
+  TRY(count_paths(
+      path,
+      [&core](const std::string& after) {
+        return core.catalog.list_tombstones(after, kCountBatch);
+      },
+      out.removed, out.more));
+  TRY(count_paths(
+      path,
+      [&core](const std::string& after) {
+        return core.catalog.list_owner_changes(after, kCountBatch);
+      },
+      out.owners, out.more));
   return out;
 }
 

@@ -13,6 +13,7 @@ namespace kvcachefs {
 struct Unflushed {
   std::uint64_t files = 0;  // closed ones that the pool does not have, or not as they are here
   std::uint64_t removed = 0;  // names that were taken away here and are still there
+  std::uint64_t owners = 0;   // owners and modes that were given here and are not there yet
   bool more = false;          // that many at least
   InodeNumber before = 0;     // of files that were there at the first look
   std::uint64_t skipped = 0;  // of the whole mount, since it began (fs/pool/queue_bound.h)

@@ -312,6 +312,65 @@ TEST_P(PoolTransfer, ChecksumsOfAChangedFileAreNotItsOwn) {
   EXPECT_EQ("another file", copy.bytes());
 }
 
+TEST_P(PoolTransfer, AnOwnerIsChangedAndNothingElse) {
+  const Local local(random_bytes(kPoolChunk + 10));
+  ASSERT_OK(put(local, "d/block", 1));
+  std::ofstream(below("d/adopted")) << "theirs";
+  ASSERT_OK(describe_directory(*session_, {.path = "d", .uid = 1, .gid = 2, .mode = 0755},
+                               kNode, soon()));
+  std::uint64_t number = 10;
+  for (const std::string path : {"d/block", "d/adopted", "d"}) {
+    const Result<PoolStatus> status = session_->status(path, soon());
+    ASSERT_OK(status);
+    PoolOwner owner{.path = path,
+                    .fileid = status->fileid,
+                    .uid = 5,
+                    .gid = 6,
+                    .mode = 0700,
+                    .number = ++number};
+    const auto said = [&] {
+      return status->kind == PoolKind::kDirectory
+                 ? find_directory_owner(*session_, path, *status, soon())
+                 : find_sums(*session_, *status, soon());
+    };
+    const Result<std::optional<PoolSums>> before = said();
+    ASSERT_OK(before);
+    // Twice: the first may have been answered to nobody.
+    for (int i = 0; i < 2; ++i) {
+      const Result<bool> changed = change_owner(*session_, owner, kNode, soon());
+      ASSERT_OK(changed);
+      EXPECT_TRUE(*changed);
+      const Result<std::optional<PoolSums>> after = said();
+      ASSERT_OK(after);
+      ASSERT_TRUE(after->has_value()) << path;
+      EXPECT_EQ(5u, (*after)->uid);
+      EXPECT_EQ(6u, (*after)->gid);
+      EXPECT_EQ(0700u, (*after)->mode);
+      EXPECT_TRUE(!*before || (*before)->chunk_crc32c == (*after)->chunk_crc32c);
+    }
+    // Another one has the path by now.
+    ++owner.fileid;
+    owner.uid = 9;
+    const Result<bool> other = change_owner(*session_, owner, kNode, soon());
+    ASSERT_OK(other);
+    EXPECT_FALSE(*other);
+    owner.path = "d/gone";
+    const Result<bool> gone = change_owner(*session_, owner, kNode, soon());
+    ASSERT_OK(gone);
+    EXPECT_FALSE(*gone);
+    EXPECT_EQ(5u, (*said())->uid);
+  }
+  EXPECT_EQ(0u, temporaries());
+  const Local copy;
+  const Local theirs;
+  EXPECT_OK(get("d/block", copy));
+  EXPECT_TRUE(copy.bytes() == local.bytes());
+  const Result<Fetched> fetched = get("d/adopted", theirs);
+  ASSERT_OK(fetched);
+  EXPECT_EQ("theirs", theirs.bytes());
+  EXPECT_EQ(5u, fetched->sums->uid);
+}
+
 TEST_P(PoolTransfer, AFileWithDamagedChecksumsIsNotReadAndIsReplaced) {
   const Local local(random_bytes(1000));
   ASSERT_OK(put(local, "block", 1));

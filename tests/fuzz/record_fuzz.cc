@@ -50,7 +50,8 @@ const std::vector<std::string>& seeds() {
         encode(BlockRecord{.inode = 1, .has_parent = true, .parent = 2, .hash = "ab"}),
         encode_superblock({.device = {1}, .catalog = {2}}),
         encode(PoolCopy{.fileid = 1, .path_hash = 2, .size = 3, .mtime = 4}),
-        encode(Tombstone{.fileid = 1, .is_directory = true})};
+        encode(Tombstone{.fileid = 1, .is_directory = true}),
+        encode(OwnerChange{.fileid = 1, .uid = 2, .gid = 3, .mode = 0640})};
   }();
   return all;
 }
@@ -95,6 +96,8 @@ void read_catalog(std::string_view bytes) {
   (void)c.list_to_publish(0, 10);
   (void)c.find_tombstone("");
   (void)c.list_tombstones("", 10);
+  (void)c.find_owner_change("");
+  (void)c.list_owner_changes("", 10);
   (void)c.run_marker();
   (void)c.uuid();
   (void)c.devices();
@@ -150,6 +153,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 6:
       if (const auto record = decode_tombstone(bytes); record.ok())
+        require(encode(*record) == bytes);
+      break;
+    case 7:
+      if (const auto record = decode_owner_change(bytes); record.ok())
         require(encode(*record) == bytes);
       break;
     default:

@@ -45,6 +45,37 @@ def test_a_pool_that_may_not_be_written_says_so():
         assert pools.state(a)["not_joined_for"] is None
 
 
+def check_changes(a, b):
+    """chmod and chown, after all is on the pool and in use: they hold on both nodes, from either."""
+    def paths(name):
+        return os.path.join(a.mnt, name), os.path.join(b.mnt, name)
+
+    def both(path_a, path_b, uid, expected):
+        kvmount.wait_until(lambda: read_as(uid, path_b) == expected, 20, f"{path_b}: {expected} to {uid}")
+        assert read_as(uid, path_a) == expected
+
+    mine_a, mine_b = paths("mine.bin")
+    kvmount.run_as(os.chmod, mine_a, 0o644, uid=ALICE)
+    both(mine_a, mine_b, BOB, b"of alice")
+    # From the other node, which has it by now.
+    kvmount.run_as(os.chmod, mine_b, 0o600, uid=ALICE)
+    both(mine_b, mine_a, BOB, 13)
+    os.chown(mine_a, BOB, GROUP)
+    both(mine_a, mine_b, BOB, b"of alice")
+    both(mine_a, mine_b, ALICE, 13)
+    os.chown(mine_a, ALICE, GROUP)
+    both(mine_a, mine_b, BOB, 13)
+    # A directory: what is below it opens, and closes.
+    closed_a, closed_b = paths("closed")
+    inside_a, inside_b = paths("closed/inside.bin")
+    kvmount.run_as(os.chmod, closed_a, 0o755, uid=ALICE)
+    both(inside_a, inside_b, BOB, b"inside")
+    kvmount.run_as(os.chmod, closed_b, 0o700, uid=ALICE)
+    both(inside_b, inside_a, BOB, 13)
+    done = a.cli("flush", a.mnt)
+    assert done.returncode == 0, done
+
+
 @pytest.mark.parametrize("squash", ["No_Root_Squash", "Root_Squash", "All_Squash"])
 def test_owners_hold_on_every_node(squash):
     with pools.Pool("nfs", squash=squash) as pool:
@@ -76,9 +107,31 @@ def test_owners_hold_on_every_node(squash):
                 assert read_as(BOB, ours, gid=GROUP) == b"of a group"
                 found = os.stat(mine)
                 assert (found.st_uid, found.st_mode & 0o7777) == (ALICE, 0o600)
+            check_changes(a, b)
             # What another node stores over it is its own.
             kvmount.run_as(store, b.mnt, "bobs.bin", b"of bob", 0o600, uid=BOB)
             assert b.cli("flush", b.mnt).returncode == 0
             theirs = os.path.join(a.mnt, "bobs.bin")
             kvmount.wait_until(lambda: read_as(BOB, theirs) == b"of bob", 20, "it is found")
             assert read_as(ALICE, theirs) == 13
+
+
+def test_an_owner_that_was_changed_while_the_pool_was_away_is_told_later():
+    with pools.Pool("nfs") as pool, pools.node(pool, "a") as a, pools.node(pool, "b") as b:
+        pools.wait_until_joined(a, b)
+        for mount in (a, b):
+            os.chmod(mount.mnt, 0o777)
+        kvmount.run_as(store, a.mnt, "mine.bin", b"of alice", 0o644, uid=ALICE)
+        assert a.cli("flush", a.mnt).returncode == 0
+        mine_a, mine_b = (os.path.join(mount.mnt, "mine.bin") for mount in (a, b))
+        kvmount.wait_until(lambda: read_as(BOB, mine_b) == b"of alice", 20, "it is found")
+        pool.stop()
+        os.chmod(mine_a, 0o600)
+        left = a.cli("flush", "--timeout", "1s", a.mnt)
+        assert left.returncode != 0 and "changed owner" in left.stderr, left
+        assert read_as(BOB, mine_a) == 13
+        a.crash()
+        assert read_as(BOB, mine_a) == 13
+        pool.resume()
+        kvmount.wait_until(lambda: read_as(BOB, mine_b) == 13, 30, "it is told")
+        assert a.cli("flush", a.mnt).returncode == 0

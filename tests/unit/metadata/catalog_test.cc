@@ -308,6 +308,26 @@ TEST_F(CatalogTest, ListsTheWorkForThePoolInSteps) {
   EXPECT_EQ(2u, catalog_->list_tombstones("d/2", 10)->size());
 }
 
+TEST_F(CatalogTest, AnOwnerChangeStandsBesideATombstoneOfItsPath) {
+  const OwnerChange change{.fileid = 1, .uid = 2, .gid = 3, .mode = 0600};
+  commit([&](Edit& edit) {
+    edit.put_owner_change("a/b", {.fileid = 9, .uid = 9, .gid = 9, .mode = 0});
+    edit.put_tombstone("a/b", {.fileid = 1});
+    edit.put_owner_change("a/c", change);
+  });
+  commit([&](Edit& edit) { edit.put_owner_change("a/b", change); });
+  EXPECT_EQ(change, *catalog_->find_owner_change("a/b"));
+  EXPECT_EQ(std::nullopt, *catalog_->find_owner_change("a"));
+  EXPECT_EQ("a/b", catalog_->list_owner_changes("", 1)->at(0).first);
+  const auto rest = catalog_->list_owner_changes("a/b", 10);
+  ASSERT_EQ(1u, rest->size());
+  EXPECT_EQ(std::pair(std::string("a/c"), change), rest->at(0));
+  EXPECT_EQ(1u, catalog_->list_tombstones("", 10)->size());
+  commit([&](Edit& edit) { edit.remove_owner_change("a/b"); });
+  EXPECT_EQ(std::nullopt, *catalog_->find_owner_change("a/b"));
+  EXPECT_EQ((Tombstone{.fileid = 1}), *catalog_->find_tombstone("a/b"));
+}
+
 TEST_F(CatalogTest, AnOrphanSaysWhatRowsItLeft) {
   const LeftRows left{.parent = 1, .name = "its name", .hash = std::string(129, 'a')};
   commit([&](Edit& edit) {

@@ -69,6 +69,27 @@ TEST(PoolFormat, ChecksumsComeBack) {
   }
 }
 
+TEST(PoolFormat, ARecordMaySpeakOfTheOwnerAlone) {
+  PoolSums sums{.fileid = 1,
+                .path_hash = 2,
+                .size = 3 * kPoolChunk,
+                .mtime = 3,
+                .uid = 4,
+                .gid = 5,
+                .mode = 0640,
+                .keep = true,
+                .chunk_crc32c = {}};
+  EXPECT_FALSE(sums.speaks_of_bytes());
+  const std::string bytes = encode_pool_sums(sums);
+  const Result<PoolSums> back = decode_pool_sums(bytes);
+  ASSERT_OK(back);
+  EXPECT_EQ(sums, *back);
+  // With the checksums of some chunks it is neither.
+  sums.chunk_crc32c = {1, 2};
+  EXPECT_TRUE(sums.speaks_of_bytes());
+  EXPECT_EQ(EBADMSG, decode_pool_sums(encode_pool_sums(sums)).error().code);
+}
+
 TEST(PoolFormat, AnyFlippedBitAndAnyCutIsNoticed) {
   const auto check = [](std::string bytes, const auto& decode) {
     ASSERT_TRUE(decode(bytes).ok());

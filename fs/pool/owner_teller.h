@@ -1,0 +1,35 @@
+// Puts owners and modes that were given here on the pool, and tells the others. A part of write-back: what is to be told is
+// a table of the catalog, so that a restart goes on with it.
+//
+// Of one thread.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "backend/pool/pool_service.h"
+#include "fs/node/core.h"
+#include "fs/pool/put_off.h"
+
+namespace kvcachefs {
+
+class OwnerTeller {
+ public:
+  OwnerTeller(Core& core, PoolService& service) : core_(core), service_(service) {}
+
+  // False: something is left. Errors: those that are the pool's (pool_error.h), EIO, EBADMSG.
+  Result<bool> tell_all(const std::function<bool()>& is_stopping);
+
+ private:
+  static constexpr std::size_t kBatch = 256;
+  static constexpr std::chrono::milliseconds kCallDeadline{5000};
+
+  Result<bool> tell(const std::string& path, const OwnerChange& change);
+
+  Core& core_;
+  PoolService& service_;
+  PutOff put_off_;  // by the hash of the path
+};
+
+}  // namespace kvcachefs
