@@ -1,5 +1,9 @@
 #include "fs/control_json.h"
 
+#include <fmt/format.h>
+
+#include <cstring>
+
 #include "fs/control_request.h"
 
 namespace kvcachefs {
@@ -24,6 +28,11 @@ json object_json(const ObjectInfo& info) {
           {"size", info.size},
           {"created", seconds_json(info.created)},
           {"last_use", info.last_use ? seconds_json(*info.last_use) : json()}};
+}
+
+json reason_json(const Error& error) {
+  if (error.code == 0) return nullptr;
+  return fmt::format("{}: {}", error.what, std::strerror(error.code));
 }
 
 std::string line_of_json(const json& value) {

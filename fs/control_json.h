@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "backend/base/result.h"
 #include "fs/known/describe.h"
 
 namespace kvcachefs {
@@ -17,6 +18,8 @@ namespace kvcachefs {
 [[nodiscard]] nlohmann::json seconds_json(UnixNanos time);
 // OBJECT of control_queries.h.
 [[nodiscard]] nlohmann::json object_json(const ObjectInfo& info);
+// What an error says; null where its code is 0.
+[[nodiscard]] nlohmann::json reason_json(const Error& error);
 // One line. A path need not be UTF-8; JSON must be.
 [[nodiscard]] std::string line_of_json(const nlohmann::json& value);
 

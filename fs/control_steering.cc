@@ -136,6 +136,7 @@ Result<json> flush(Volume& volume, const ControlRequest& request) {
               {"more", left.more},
               {"skipped", left.skipped},
               {"up", volume.is_pool_up()},
+              {"stopped_for", reason_json(left.stopped_for)},
               {"next", block_text(left.before)}};
 }
 

@@ -243,6 +243,8 @@ void add_pool(Text& text, const PoolStatusReport& pool) {
   text.one("pool_missed_opens_total", "counter",
            "Opens that the pool did not answer in time, or not as it was published.",
            counts.missed);
+  text.one("pool_damaged_loads_total", "counter",
+           "Loads of files that were not what was published.", counts.damaged);
   text.one("pool_arriving_files", "gauge", "Large files that are read while they come.",
            counts.arriving);
   text.one("pool_read_limit_bytes", "gauge",

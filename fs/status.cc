@@ -135,11 +135,6 @@ json drops_json(const DropCounts& drops) {
   return out;
 }
 
-json reason_json(const Error& error) {
-  if (error.code == 0) return nullptr;
-  return fmt::format("{}: {}", error.what, std::strerror(error.code));
-}
-
 json pool_json(const PoolStatusReport& pool) {
   const auto refused = pool.service.refused;
   return {
@@ -161,6 +156,7 @@ json pool_json(const PoolStatusReport& pool) {
       {"loaded", pool.counts.loaded},
       {"loaded_bytes", pool.counts.loaded_bytes},
       {"missed", pool.counts.missed},
+      {"damaged", pool.counts.damaged},
       {"arriving", pool.counts.arriving},
       {"most_read_in_flight", pool.most_read},
       {"most_written_in_flight", pool.most_written},
@@ -174,6 +170,7 @@ json pool_json(const PoolStatusReport& pool) {
       {"used", pool.counts.used},
       {"evicted", pool.counts.evicted},
       {"evicted_bytes", pool.counts.evicted_bytes},
+      {"stopped_for", reason_json(pool.counts.stopped_for)},
       {"to_publish", pool.counts.to_publish},
       {"to_remove", pool.counts.to_remove},
       {"queued", pool.counts.queued},
@@ -461,6 +458,9 @@ void add_pool(std::string& out, const json& status) {
       grouped(count_of(pool, "published")), format_size(count_of(pool, "published_bytes")),
       grouped(count_of(pool, "loaded")), format_size(count_of(pool, "loaded_bytes")),
       grouped(count_of(pool, "found")), grouped(count_of(pool, "asked")));
+  if (const std::uint64_t damaged = count_of(pool, "damaged"); damaged > 0)
+    out += fmt::format("              {} {} not what was published (see the log)\n",
+                       grouped(damaged), damaged == 1 ? "load was" : "loads were");
   if (const std::uint64_t arriving = count_of(pool, "arriving"); arriving > 0)
     out += fmt::format("              {} large {} on {} way\n", grouped(arriving),
                        arriving == 1 ? "file" : "files", arriving == 1 ? "its" : "their");
@@ -477,6 +477,8 @@ void add_pool(std::string& out, const json& status) {
         "              still to do there: {}{} files to publish, {}{} names to remove\n",
         grouped(files), files == most ? " or more" : "", grouped(names),
         names == most ? " or more" : "");
+  if (const std::string why = text_of(pool, "stopped_for"); !why.empty())
+    out += fmt::format("              write-back has stopped: {}\n", why);
   if (const std::uint64_t skipped = count_of(pool, "skipped"); skipped > 0)
     out +=
         fmt::format("              {} {} not published: more waited than --pool-queue allows\n",

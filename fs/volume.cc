@@ -23,6 +23,7 @@
 #include "fs/names/attrs.h"
 #include "fs/names/namespace.h"
 #include "fs/node/core.h"
+#include "fs/pool/damaged_files.h"
 #include "fs/pool/pool_evictor.h"
 #include "fs/pool/pool_files.h"
 #include "fs/pool/pool_listings.h"
@@ -40,10 +41,11 @@ struct Volume::Parts {
         BackingIds* ids, KernelNotifications* notifications)
       : core(catalog, std::move(devices), options, ids, notifications) {
     if (options.pool == nullptr) return;
-    pool_files.emplace(core, names, *options.pool, options.pool_options, replaced);
+    damaged.emplace(*options.pool);
+    pool_files.emplace(core, names, *options.pool, options.pool_options, replaced, *damaged);
     pool_stager.emplace(core, *pool_files);
     pool_listings.emplace(core, *options.pool);
-    publisher.emplace(core, *options.pool, replaced);
+    publisher.emplace(core, *options.pool, replaced, *damaged);
     if (options.pool_options.size > 0 && !options.read_only)
       pool_evictor.emplace(catalog, *options.pool, *pool_files, options.pool_options.size);
   }
@@ -64,7 +66,8 @@ struct Volume::Parts {
   Expirer expirer{core};
   DeviceWatch device_watch{core};
   ReplacedNames replaced;
-  std::optional<PoolFiles> pool_files;  // with a pool, as the next
+  std::optional<DamagedFiles> damaged;  // with a pool, as the next
+  std::optional<PoolFiles> pool_files;
   std::optional<PoolStager> pool_stager;
   std::optional<PoolListings> pool_listings;
   std::optional<Publisher> publisher;
@@ -495,6 +498,7 @@ Result<Unflushed> Volume::flush(std::string_view path, InodeNumber before) {
   }
   Unflushed left = TRY(count_unflushed(parts_->core, path, before));
   left.skipped = parts_->publisher->skipped();
+  left.stopped_for = parts_->publisher->stopped_for();
   return left;
 }
 

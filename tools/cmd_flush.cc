@@ -33,7 +33,8 @@ struct Left {
   std::uint64_t owners = 0;
   bool more = false;
   bool up = false;
-  std::uint64_t skipped = 0;  // of the whole mount, since it began
+  std::string stopped_for = {};  // empty: it goes on
+  std::uint64_t skipped = 0;     // of the whole mount, since it began
   [[nodiscard]] bool is_nothing() const noexcept {
     return files + removed + owners == 0 && !more;
   }
@@ -41,10 +42,21 @@ struct Left {
 };
 
 std::string text_of(const Left& left) {
-  std::string text = counted(left.files, "file");
-  if (left.removed > 0) text += fmt::format(" and {}", counted(left.removed, "removed name"));
-  if (left.owners > 0) text += fmt::format(" and {}", counted(left.owners, "changed owner"));
+  std::string text;
+  const auto add = [&text](std::uint64_t number, const char* noun) {
+    if (number > 0) text += (text.empty() ? "" : " and ") + counted(number, noun);
+  };
+  add(left.files, "file");
+  add(left.removed, "removed name");
+  add(left.owners, "changed owner");
+  if (text.empty()) text = counted(0, "file");
   return text + (left.more ? " or more" : "");
+}
+
+// Empty: nothing is known.
+std::string reason_of(const Left& left) {
+  if (!left.up) return ", the pool is down";
+  return left.stopped_for.empty() ? "" : fmt::format(" ({})", left.stopped_for);
 }
 
 void show_progress(const Left& left) {
@@ -65,7 +77,10 @@ int finish(const FlushArguments& arguments, const Left& left, std::uint64_t befo
                                {"owners", left.owners},
                                {"more", left.more},
                                {"skipped", left.skipped},
-                               {"up", left.up}}));
+                               {"up", left.up},
+                               {"stopped_for", left.stopped_for.empty()
+                                                   ? nlohmann::json(nullptr)
+                                                   : nlohmann::json(left.stopped_for)}}));
   if (left.skipped > before) {
     complain(fmt::format(
         "flush: {}: {} skipped, for more waited than --pool-queue allows: not on the pool",
@@ -85,8 +100,7 @@ int finish(const FlushArguments& arguments, const Left& left, std::uint64_t befo
   complain(fmt::format(
       "flush: {}: {} not on the pool after {} without progress{}: it goes on in the "
       "background",
-      visible(arguments.path), text_of(left), arguments.timeout,
-      left.up ? "" : ", the pool is down"));
+      visible(arguments.path), text_of(left), arguments.timeout, reason_of(left)));
   return kExitFailed;
 }
 
@@ -121,6 +135,7 @@ int flush(const FlushArguments& arguments) {
                     .owners = count_in(*answer, "owners"),
                     .more = is_true(*answer, "more"),
                     .up = is_true(*answer, "up"),
+                    .stopped_for = text_in(*answer, "stopped_for"),
                     .skipped = count_in(*answer, "skipped")};
     if (request.after.empty()) skipped = left.skipped;
     const auto now = Clock::now();

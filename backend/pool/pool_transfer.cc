@@ -212,9 +212,10 @@ Result<Published> link_into_place(PoolSession& session, PoolFile& file,
   const bool is_other = standing.fileid != status.fileid;
   if (is_other && TRY(is_of_earlier_try(session, source, standing, deadline)))
     return Published{.status = standing};
-  // Nobody can read one whose checksums are damaged.
+  // Nobody can read one that is damaged, or whose checksums are.
   const Result<std::optional<PoolSums>> sums = find_sums(session, standing, deadline);
-  const bool is_useless = !sums.ok() && sums.error().code == EILSEQ;
+  const bool is_useless = (!sums.ok() && sums.error().code == EILSEQ) ||
+                          (source.damaged != 0 && standing.fileid == source.damaged);
   const bool replaces = source.replaces || is_useless;
   if (is_other && !replaces) {
     // It is of use.

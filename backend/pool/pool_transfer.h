@@ -31,6 +31,8 @@ struct PoolSource {
   bool keep = false;       // it is not to be evicted from the pool
   // A name that does not tell what is in it: what stands there is replaced. Otherwise the first stays.
   bool replaces = false;
+  // The number of a file there whose bytes are known to be damaged: it is replaced all the same. 0: nothing is known.
+  std::uint64_t damaged = 0;
   // The numbers of earlier tries, which may not have ended yet, and those of files on the pool that one of them may have
   // published though nobody heard of it.
   std::vector<std::uint64_t> earlier_tries = {};

@@ -225,13 +225,13 @@ bool FrameFetcher::step_to_the_end(Driven& driven) {
   if (!answer) return true;
   const PoolStatus& found = driven.flight->status();
   const bool is_away = !answer->ok() && is_passing(answer->error().code);
-  if (is_away && !driven.flight->expected()) {
-    // Nobody has said what should be in it. It is looked at again as soon as it is of use to somebody.
+  if (is_away && !driven.flight->is_compared()) {
+    // It is looked at again as soon as it is of use to somebody.
     driven.check.reset();
     if (state.readers > 0) return true;
   }
   // What was compared with its checksums is what was found, wherever that is by now.
-  if (!answer->ok() && !(is_away && driven.flight->expected())) {
+  if (!answer->ok() && !(is_away && driven.flight->is_compared())) {
     give_up(driven, answer->error());
     return false;
   }
@@ -270,6 +270,8 @@ void FrameFetcher::give_up(Driven& driven, const Error& error) {
   remove(driven.device, driven.object);
   log_info("pool: not loaded path=\"{}\" step=\"{}\" errno={}", driven.path, error.what,
            error.code);
+  if (error.code == EILSEQ)
+    damaged_.found(driven.path, driven.copy.path_hash, driven.copy.fileid);
   // It is not what it was found as: who looks again asks the pool.
   const bool is_other = error.code == ENOENT || error.code == ENOTDIR || error.code == ESTALE ||
                         error.code == EILSEQ;

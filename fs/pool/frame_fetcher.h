@@ -22,6 +22,7 @@
 
 #include "backend/pool/pool_service.h"
 #include "fs/node/core.h"
+#include "fs/pool/damaged_files.h"
 #include "fs/pool/frame_flight.h"
 
 namespace kvcachefs {
@@ -32,8 +33,8 @@ class FrameFetcher {
   using Settle = std::function<Result<void>(const InodePtr&, const PoolCopy&, NewCopy&&,
                                             ObjectId, Fetched&&)>;
 
-  FrameFetcher(Core& core, PoolService& service, Settle settle)
-      : core_(core), service_(service), settle_(std::move(settle)) {}
+  FrameFetcher(Core& core, PoolService& service, DamagedFiles& damaged, Settle settle)
+      : core_(core), service_(service), damaged_(damaged), settle_(std::move(settle)) {}
   ~FrameFetcher() { stop(); }
   FrameFetcher(const FrameFetcher&) = delete;
   FrameFetcher& operator=(const FrameFetcher&) = delete;
@@ -101,6 +102,7 @@ class FrameFetcher {
 
   Core& core_;
   PoolService& service_;
+  DamagedFiles& damaged_;
   const Settle settle_;
   const std::shared_ptr<FrameBell> bell_ = std::make_shared<FrameBell>();
   const std::shared_ptr<std::atomic<int>> ahead_ = std::make_shared<std::atomic<int>>(0);

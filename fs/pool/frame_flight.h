@@ -89,6 +89,10 @@ class FrameFlight {
   [[nodiscard]] const PoolFilePtr& file() const noexcept { return known_.file; }
   [[nodiscard]] std::vector<std::uint32_t> take_sums();
   [[nodiscard]] const std::optional<PoolSums>& expected() const noexcept { return known_.sums; }
+  // Somebody has said what should be in it.
+  [[nodiscard]] bool is_compared() const noexcept {
+    return known_.sums && known_.sums->speaks_of_bytes();
+  }
   void finish();
   // For good. What is here can still be read.
   void fail_for_good(const Error& error);

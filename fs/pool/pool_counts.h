@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/base/result.h"
+
 namespace kvcachefs {
 
 struct PoolCounts {
@@ -12,6 +14,7 @@ struct PoolCounts {
   std::uint64_t loaded = 0;  // files that came from it
   std::uint64_t loaded_bytes = 0;
   std::uint64_t missed = 0;     // opens that the pool did not answer in time, or not rightly
+  std::uint64_t damaged = 0;    // loads of files that were not what was published
   std::uint64_t arriving = 0;   // large files that are read while they come, now
   std::uint64_t published = 0;  // files
   std::uint64_t published_bytes = 0;
@@ -23,6 +26,7 @@ struct PoolCounts {
   std::uint64_t size = 0;    // bytes that the pool may hold; 0: this mount does not evict there
   std::uint64_t used = 0;    // and that it holds, as far as is known; with a size
   std::uint64_t failed = 0;  // publications and removals that have to be tried again
+  Error stopped_for{0, ""};  // why write-back does not go on; code 0: it does
   // kMostCounted: that many, or more.
   static constexpr std::size_t kMostCounted = 1000;
   std::uint64_t to_publish = 0;  // files that wait

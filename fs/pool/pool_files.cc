@@ -36,13 +36,14 @@ bool is_of(const PoolCopy& copy, const PoolStatus& status) noexcept {
 }  // namespace
 
 PoolFiles::PoolFiles(Core& core, Namespace& names, PoolService& service,
-                     const PoolOptions& options, ReplacedNames& replaced)
+                     const PoolOptions& options, ReplacedNames& replaced, DamagedFiles& damaged)
     : core_(core),
       names_(names),
       service_(service),
       options_(options),
       replaced_(replaced),
-      frames_(core, service,
+      damaged_(damaged),
+      frames_(core, service, damaged,
               [this](const InodePtr& inode, const PoolCopy& copy, NewCopy&& local,
                      ObjectId object, Fetched&& fetched) -> Result<void> {
                 const PoolFilePtr used = fetched.file;
@@ -313,7 +314,7 @@ Result<void> PoolFiles::fetch_once(const InodePtr& inode) {
   const Error error = settled.error();
   core_.budget.usage().reaped(inode->number, load.object);
   static_cast<void>(core_.devices->at(device).remove(load.object).ok());
-  return miss_of(inode, standing.path, error);
+  return miss_of(inode, standing, error);
 }
 
 Result<PoolFiles::Load> PoolFiles::load(const InodePtr& inode, const Standing& standing) {
@@ -361,11 +362,14 @@ Result<Fetched> PoolFiles::fetch_now(const Standing& standing, std::optional<Poo
       });
 }
 
-Error PoolFiles::miss_of(const InodePtr& inode, const std::string& path, const Error& error) {
+Error PoolFiles::miss_of(const InodePtr& inode, const Standing& standing, const Error& error) {
   if (error.code == ENOSPC || error.code == EDQUOT) return error;
   // A pool that is away says so once (pool_client.h).
   if (error.code != ENOTCONN && error.code != ETIMEDOUT)
-    log_info("pool: not loaded path=\"{}\" step=\"{}\" errno={}", path, error.what, error.code);
+    log_info("pool: not loaded path=\"{}\" step=\"{}\" errno={}", standing.path, error.what,
+             error.code);
+  if (error.code == EILSEQ)
+    damaged_.found(standing.path, standing.copy.path_hash, standing.copy.fileid);
   // It is not what it was found as: who looks again asks the pool.
   if (is_missing(error.code) || error.code == ESTALE || error.code == EILSEQ)
     drop(inode->number);
@@ -395,7 +399,7 @@ Result<FrameFetcher::Joined> PoolFiles::join_flight(const InodePtr& inode) {
             return fail(ESTALE, "pool: another file has the name");
           return there;
         });
-    if (!found.ok()) return miss_of(inode, standing.path, found.error());
+    if (!found.ok()) return miss_of(inode, standing, found.error());
     known = std::move(*found);
   }
   return frames_.begin(inode, standing.copy, standing.path, std::move(*known));
@@ -530,6 +534,7 @@ PoolCounts PoolFiles::counts() const {
   counts.loaded = loaded_.load();
   counts.loaded_bytes = loaded_bytes_.load();
   counts.missed = missed_.load();
+  counts.damaged = damaged_.count();
   counts.arriving = frames_.flights();
   counts.dropped = dropped_.load();
   return counts;

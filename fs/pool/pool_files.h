@@ -22,6 +22,7 @@
 #include "backend/pool/pool_service.h"
 #include "backend/pool/pool_transfer.h"
 #include "fs/names/namespace.h"
+#include "fs/pool/damaged_files.h"
 #include "fs/pool/frame_fetcher.h"
 #include "fs/pool/known_files.h"
 #include "fs/pool/owner_refresh.h"
@@ -40,7 +41,7 @@ class PoolFiles {
   static constexpr std::uint64_t kOpenRate = 50'000'000;  // bytes a second
 
   PoolFiles(Core& core, Namespace& names, PoolService& service, const PoolOptions& options,
-            ReplacedNames& replaced);
+            ReplacedNames& replaced, DamagedFiles& damaged);
 
   // Whether a lookup should ask the pool: the name is not here, may be there, and nothing says that it is not; or it
   // is here, and what others did to it may have been missed.
@@ -127,7 +128,7 @@ class PoolFiles {
   Result<FrameFetcher::Joined> join_flight(const InodePtr& inode);
   Result<void> fetch_large(const InodePtr& inode);
   // What became of a load that failed, for who opens the file.
-  Error miss_of(const InodePtr& inode, const std::string& path, const Error& error);
+  Error miss_of(const InodePtr& inode, const Standing& standing, const Error& error);
   Result<void> settle(const InodePtr& inode, const PoolCopy& copy, NewCopy&& local,
                       ObjectId object, Fetched&& fetched);
   void tell_use(PoolFilePtr file);
@@ -139,6 +140,7 @@ class PoolFiles {
   PoolService& service_;
   const PoolOptions options_;
   ReplacedNames& replaced_;
+  DamagedFiles& damaged_;
   EarlyLoad::Count early_{0};
   KnownFiles known_;
   FrameFetcher frames_;

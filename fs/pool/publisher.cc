@@ -38,6 +38,7 @@ struct Publisher::Sent {
   std::uint32_t mode = 0;
   bool keep = false;
   bool replaces = false;
+  std::uint64_t damaged = 0;
   std::uint64_t number = 0;  // of this try
   PublishTries::Tries earlier = {};
 
@@ -51,6 +52,7 @@ struct Publisher::Sent {
             .mode = mode,
             .keep = keep,
             .replaces = replaces,
+            .damaged = damaged,
             .earlier_tries = earlier.numbers,
             .earlier_files = earlier.files};
   }
@@ -174,12 +176,20 @@ void Publisher::run() {
 void Publisher::say(const Result<bool>& all) {
   if (!all.ok() && (all.error().code == ENOSPC || all.error().code == EDQUOT))
     service_.found_full();
-  if (!all.ok() && !is_failing_)
+  const bool was_stopped = stopped_for().code != 0;
+  if (!all.ok() && !was_stopped)
     log_warn("pool: write-back stopped step=\"{}\" errno={}", all.error().what,
              all.error().code);
-  const bool goes_on = all.ok() && is_failing_ && service_.is_usable();
+  const bool goes_on = all.ok() && was_stopped && service_.is_usable();
   if (goes_on) log_info("pool: write-back goes on");
-  if (!all.ok() || goes_on) is_failing_ = !all.ok();
+  if (all.ok() && !goes_on) return;
+  const std::lock_guard lock(mutex_);
+  stopped_for_ = all.ok() ? Error{0, ""} : all.error();
+}
+
+Error Publisher::stopped_for() const {
+  const std::lock_guard lock(mutex_);
+  return stopped_for_;
 }
 
 Result<bool> Publisher::pass() {
@@ -356,6 +366,7 @@ Result<std::optional<Publisher::Candidate>> Publisher::find_candidate(InodeNumbe
   Sent& sent = *file.sent;
   sent.path = file.shared.path;
   sent.replaces = !file.shared.is_block;
+  sent.damaged = damaged_.at(file.shared.path_hash);
   sent.keep = policy >= FilePolicy::kKeep;
   const PoolWrites writes = TRY(core_.knowledge.pool_writes(file.directory))
                                 .value_or(core_.options.pool_options.writes);
@@ -702,6 +713,7 @@ void Publisher::add_counts(PoolCounts& counts) const {
   counts.duplicates = duplicates_.load();
   counts.removed = removed_.load();
   counts.failed = failed_.load();
+  counts.stopped_for = stopped_for();
   counts.queued = bound_.files();
   counts.queued_bytes = bound_.bytes();
   counts.skipped = bound_.skipped();

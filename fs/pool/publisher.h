@@ -21,6 +21,7 @@
 #include "backend/pool/pool_service.h"
 #include "backend/pool/pool_transfer.h"
 #include "fs/node/core.h"
+#include "fs/pool/damaged_files.h"
 #include "fs/pool/owner_teller.h"
 #include "fs/pool/pool_counts.h"
 #include "fs/pool/publish_tries.h"
@@ -33,10 +34,12 @@ namespace kvcachefs {
 
 class Publisher {
  public:
-  Publisher(Core& core, PoolService& service, ReplacedNames& replaced)
+  Publisher(Core& core, PoolService& service, ReplacedNames& replaced,
+            const DamagedFiles& damaged)
       : core_(core),
         service_(service),
         replaced_(replaced),
+        damaged_(damaged),
         bound_(core),
         owners_(core, service) {}
   ~Publisher() { stop(); }
@@ -51,6 +54,8 @@ class Publisher {
 
   void add_counts(PoolCounts& counts) const;
   [[nodiscard]] std::uint64_t skipped() const noexcept { return bound_.skipped(); }
+  // Why nothing goes to the pool, as of the last try; code 0: nothing speaks against it.
+  [[nodiscard]] Error stopped_for() const;
 
  private:
   static constexpr std::size_t kBatch = 256;
@@ -108,20 +113,21 @@ class Publisher {
   Core& core_;
   PoolService& service_;
   ReplacedNames& replaced_;
+  const DamagedFiles& damaged_;
   QueueBound bound_;
   OwnerTeller owners_;
   PublishTries tries_;
-  PutOff files_;             // by inode
-  PutOff names_;             // by the hash of the path
-  bool is_failing_ = false;  // of run()'s thread: the last pass failed for the pool's sake
+  PutOff files_;  // by inode
+  PutOff names_;  // by the hash of the path
   std::atomic<std::uint64_t> published_{0};
   std::atomic<std::uint64_t> published_bytes_{0};
   std::atomic<std::uint64_t> duplicates_{0};
   std::atomic<std::uint64_t> removed_{0};
   std::atomic<std::uint64_t> failed_{0};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool pending_ = true;  // the last run may have left something
+  Error stopped_for_{0, ""};  // under mutex_, as the next
+  bool pending_ = true;       // the last run may have left something
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -16,6 +16,7 @@ struct Unflushed {
   std::uint64_t owners = 0;   // owners and modes that were given here and are not there yet
   bool more = false;          // that many at least
   InodeNumber before = 0;     // of files that were there at the first look
+  Error stopped_for{0, ""};   // as PoolCounts
   std::uint64_t skipped = 0;  // of the whole mount, since it began (fs/pool/queue_bound.h)
 };
 

@@ -417,6 +417,22 @@ TEST_P(SharedVolumes, ADamagedBlockThatIsLookedUpLeavesNothing) {
   EXPECT_TRUE(TestVolume::wait_for([&] { return b_.read(name) == kMissing; }));
   EXPECT_EQ(0U, b_.counts().loaded);
   EXPECT_TRUE(TestVolume::wait_for([&] { return b_->objects() == 0; })) << b_->objects();
+  // It is not asked for with each lookup.
+  const auto began = std::chrono::steady_clock::now();
+  const PoolCounts counts = b_.counts();
+  EXPECT_LE(1U, counts.damaged);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(kMissing, b_.read(name));
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - began)
+          .count();
+  EXPECT_GE(1 + static_cast<std::uint64_t>(seconds), b_.counts().asked - counts.asked);
+  // Who stores it again mends it, for all.
+  b_->store_file(kRootInode, name, std::string(400'000, 'x'));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return on_pool(name) == std::string(400'000, 'x'); }));
+  EXPECT_EQ(0U, b_.counts().duplicates);
+  Server c(*place_, 3);
+  ASSERT_TRUE(TestVolume::wait_for([&] { return c.is_joined(); }));
+  EXPECT_EQ(std::string(400'000, 'x'), c.read(name));
 }
 
 TEST_P(SharedVolumes, WhatWasEvictedComesAgain) {

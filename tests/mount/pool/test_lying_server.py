@@ -231,7 +231,7 @@ def fill(path):
             file.write(bytes(512))
 
 
-def check_that_it_is_only_read(pool, begin, end):
+def check_that_it_is_only_read(pool, begin, end, why):
     """Loads go on, stores stay local, nobody sees an error; and afterwards all gets there."""
     with pools.node(pool, "a") as a:
         pools.wait_until_joined(a)
@@ -247,9 +247,13 @@ def check_that_it_is_only_read(pool, begin, end):
                 assert load(os.path.join(b.mnt, block(number))) == b"local" * 10_000
             done = b.cli("flush", "--timeout", "2s", b.mnt)
             assert done.returncode == 1 and "not on the pool" in done.stderr, done
+            kvmount.wait_until(lambda: why in (pools.state(b)["stopped_for"] or ""), 20, "it says why")
+            done = b.cli("flush", "--timeout", "1s", b.mnt)
+            assert why in done.stderr, done
             end()
             assert b.cli("flush", b.mnt).returncode == 0
             assert load(pool.path(block(10))) == b"local" * 10_000
+            kvmount.wait_until(lambda: pools.state(b)["stopped_for"] is None, 20, "it goes on")
 
 
 def test_a_server_that_may_only_be_read():
@@ -257,10 +261,10 @@ def test_a_server_that_may_only_be_read():
         def serve(access):
             pool.kill()
             pool.up(access)
-        check_that_it_is_only_read(pool, lambda: serve("RO"), lambda: serve("RW"))
+        check_that_it_is_only_read(pool, lambda: serve("RO"), lambda: serve("RW"), "Read-only file system")
 
 
 def test_a_server_that_is_full():
     with on_a_small_disk() as pool:
         filler = os.path.join(os.path.dirname(pool.root), "filler")
-        check_that_it_is_only_read(pool, lambda: fill(filler), lambda: os.unlink(filler))
+        check_that_it_is_only_read(pool, lambda: fill(filler), lambda: os.unlink(filler), "No space left on device")

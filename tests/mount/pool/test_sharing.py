@@ -112,8 +112,8 @@ def test_flush_waits_until_it_is_there(pool):
         assert os.path.exists(pool.path("config.json"))
         os.unlink(os.path.join(a.mnt, "model", names[0]))
         done = a.cli("flush", "--json", os.path.join(a.mnt, "model"))
-        assert json.loads(done.stdout) == {"files": 0, "removed": 0, "more": False, "skipped": 0,
-                                           "up": True}
+        assert json.loads(done.stdout) == {"files": 0, "removed": 0, "owners": 0, "more": False,
+                                           "skipped": 0, "up": True, "stopped_for": None}
         assert not os.path.exists(pool.path("model", names[0]))
 
 
