@@ -27,8 +27,10 @@ struct SealCandidate {
   ObjectId object = kNoObject;
   std::uint32_t device = 0;
   std::uint64_t write_opens = 0;
-  bool failed = false;  // a write of it was: its names go
+  std::uint64_t size = 0;  // about
+  bool failed = false;     // a write of it was: its names go
   UniqueFd fd;
+  int write_error = 0;  // errno of write_out()
 };
 
 enum class Sealed { kYes, kNotReady, kPoisoned };
@@ -64,6 +66,7 @@ Result<std::optional<SealCandidate>> find_candidate(Core& core, InodeNumber numb
                                      .object = record.object,
                                      .device = *(*inode)->device,
                                      .write_opens = (*inode)->write_opens,
+                                     .size = record.stamp.size,
                                      .failed = failed,
                                      .fd = std::move(*fd)});
 }
@@ -113,6 +116,14 @@ void let_the_clock_tick(const DataStamp& stamp) noexcept {
   ::nanosleep(&rest, nullptr);
 }
 
+// The bytes of all, before the journal: a commit that has to wait for them holds up who creates files meanwhile. An error
+// that is said here is not said again by fdatasync(2) of the descriptor (file_fdatawait_range(), mm/filemap.c).
+void write_out(std::vector<SealCandidate>& batch) {
+  for (const unsigned int step : {SYNC_FILE_RANGE_WRITE, SYNC_FILE_RANGE_WAIT_AFTER})
+    for (SealCandidate& file : batch)
+      if (::sync_file_range(file.fd.get(), 0, 0, step) != 0) file.write_error = errno;
+}
+
 // In this order, for stores through a mapping that outlived its descriptor. One before the sync becomes
 // durable and part of the checksums, though it may have moved the time before. The sync makes the pages
 // read-only again, so that each later one moves the time and is noticed by the second status, or after it.
@@ -124,9 +135,10 @@ Result<Sealed> seal_one(Core& core, const SealCandidate& file) {
   if (::fstat(file.fd.get(), &before) != 0) return fail_errno("status of a backing file");
   const DataStamp stamp = stamp_of(before);
   let_the_clock_tick(stamp);
-  if (::fdatasync(file.fd.get()) != 0) {
-    if (errno == EINTR) return Sealed::kNotReady;
-    core.devices->failed(file.device, errno);
+  const int synced = ::fdatasync(file.fd.get()) == 0 ? 0 : errno;
+  if (const int code = file.write_error != 0 ? file.write_error : synced; code != 0) {
+    if (code == EINTR) return Sealed::kNotReady;
+    core.devices->failed(file.device, code);
     return Sealed::kPoisoned;
   }
   std::optional<ObjectRecord> object = TRY(standing_checksums(core, file, stamp));
@@ -246,12 +258,15 @@ void Sealer::pass() {
       break;
     }
     if (numbers->empty()) break;
-    after = numbers->back();
     std::vector<SealCandidate> batch;
+    std::uint64_t bytes = 0;
     for (const InodeNumber number : *numbers) {
+      if (bytes >= kBatchBytes) break;
+      after = number;
       Result<std::optional<SealCandidate>> file = find_candidate(core_, number);
       if (file.ok() && *file) {
         batch.push_back(std::move(**file));
+        bytes += batch.back().size;
         continue;
       }
       first_left = std::min(first_left, number);
@@ -261,6 +276,7 @@ void Sealer::pass() {
                 file.error().what);
     }
     if (batch.size() > kFewFiles && !stopping()) {
+      write_out(batch);
       // One journal commit for all instead of one each. Its own error says too little: the
       // files' do.
       for (const auto& tier : core_.devices->tiers()) {

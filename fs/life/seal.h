@@ -41,7 +41,10 @@ class Sealer {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kQuiet{500};
   static constexpr std::chrono::milliseconds kLongestWait{10'000};
-  static constexpr std::size_t kBatch = 64;
+  // One sync of the device and one of the catalog for all: who stores meanwhile waits for each. In bytes as well, for what is
+  // sealed counts when the batch is done.
+  static constexpr std::size_t kBatch = 512;
+  static constexpr std::uint64_t kBatchBytes = 256 << 20;
 
   void run();
   // One walk over the unsealed files.
