@@ -19,6 +19,8 @@ import kvmount  # noqa: E402  pylint: disable=wrong-import-position
 
 SLICES = 10
 WRITERS = 4
+# As of ranks: the kernel makes one name after the other in a directory.
+DIRECTORIES = 16
 LOOKUPS = 20_000
 MOUNT_TARGET_S = 2.0
 FALL_TARGET = 1.5  # The lookups of the last slices against those of the first.
@@ -28,7 +30,7 @@ BYTES = b"kv" * 24  # Fits into an inode of ext4: a name costs no block.
 def path_of(number):
     """As SGLang's file storage names a block."""
     key = hashlib.blake2b(number.to_bytes(8, "little"), digest_size=32).hexdigest()
-    return f"{key}_model_0_1.bin"
+    return f"rank{number % DIRECTORIES}/{key}_model_0_1.bin"
 
 
 def store(root, first, end):
@@ -114,6 +116,8 @@ def measure(names):
     with kvmount.LoopFs("ext4", size, mkfs=["-N", str(names * 5 // 4 + 100_000), "-I", "512",
                                             "-O", "inline_data"]) as disk:
         with kvmount.Mount("size", nvme=os.path.join(disk.path, "nvme")) as mount:
+            for rank in range(DIRECTORIES):
+                os.mkdir(f"{mount.mnt}/rank{rank}")
             rows = grow(mount, names)
             again = [mount_again(mount, how) for how in ("stop", "kill")]
     return {"names": names, "rows": rows, "again": again}
