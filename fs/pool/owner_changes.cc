@@ -13,15 +13,21 @@ namespace {
 
 constexpr std::uint32_t kPermissions = 07777;
 
+Owner owner_in(const InodeRecord& record) noexcept {
+  return {.uid = record.uid, .gid = record.gid, .mode = record.mode & kPermissions};
+}
+
 }  // namespace
+
+Owner owner_of(Inode& inode) {
+  const std::lock_guard lock(inode.mutex);
+  return owner_in(inode.record);
+}
 
 Result<void> put_owner_change(Core& core, const Inode& inode,
                               const std::optional<SharedName>& name, const InodeRecord& next,
                               Edit& edit) {
-  const InodeRecord& before = inode.record;
-  const bool is_same = next.uid == before.uid && next.gid == before.gid &&
-                       (next.mode & kPermissions) == (before.mode & kPermissions);
-  if (!name || is_same) return {};
+  if (!name || owner_in(next) == owner_in(inode.record)) return {};
   const auto copy = TRY(core.catalog.find_pool_copy(inode.number));
   if (!copy || copy->path_hash != name->path_hash) return {};
   edit.put_owner_change(name->path, {.fileid = copy->fileid,
@@ -31,7 +37,7 @@ Result<void> put_owner_change(Core& core, const Inode& inode,
   return {};
 }
 
-Result<void> take_owner(Core& core, Inode& inode, const SharedName& shared,
+Result<void> take_owner(Core& core, Inode& inode, const Owner& asked, const SharedName& shared,
                         const PoolSums& said) {
   {
     const std::lock_guard lock(inode.mutex);
@@ -39,6 +45,7 @@ Result<void> take_owner(Core& core, Inode& inode, const SharedName& shared,
     if (!copy || copy->fileid != said.fileid || copy->path_hash != shared.path_hash) return {};
     const auto given = TRY(core.catalog.find_owner_change(shared.path));
     if (given && given->fileid == said.fileid) return {};
+    if (!(owner_in(inode.record) == asked)) return fail(EAGAIN, "an owner was given meanwhile");
     InodeRecord next = inode.record;
     next.uid = said.uid;
     next.gid = said.gid;

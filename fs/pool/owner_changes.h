@@ -20,10 +20,19 @@ Result<void> put_owner_change(Core& core, const Inode& inode,
                               const std::optional<SharedName>& name, const InodeRecord& next,
                               Edit& edit);
 
-// The inode, which is on the pool as `shared`, gets the owner and the mode that `said` has for it. Nothing happens where
-// that speaks of another file, or one was given here since then. Any thread, without the inode's lock. Errors: EIO,
-// EBADMSG.
-Result<void> take_owner(Core& core, Inode& inode, const SharedName& shared,
+struct Owner {
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::uint32_t mode = 0;  // permission bits
+  bool operator==(const Owner&) const = default;
+};
+// Without the inode's lock.
+[[nodiscard]] Owner owner_of(Inode& inode);
+
+// The inode, which is on the pool as `shared`, gets the owner and the mode that `said` has for it. `asked`: its own, before
+// the pool was asked. Nothing happens where the record speaks of another file. Any thread, without the inode's lock. Errors:
+// EAGAIN (another was given here since then: what the record says by now is not known), EIO, EBADMSG.
+Result<void> take_owner(Core& core, Inode& inode, const Owner& asked, const SharedName& shared,
                         const PoolSums& said);
 
 }  // namespace kvcachefs

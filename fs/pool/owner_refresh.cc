@@ -48,16 +48,20 @@ void OwnerRefresh::run() {
     waiting_.erase(number);
     lock.unlock();
     const Result<InodePtr> inode = core_.table.get(number);
+    Result<bool> done = !inode.ok();
+    for (int tries = 0; tries < kMostTries && done.ok() && !*done; ++tries)
+      done = refresh(**inode);
     // Whoever looks it up next asks again.
-    if (inode.ok() && !refresh(**inode).ok()) (*inode)->pool_checked.store(0);
+    if (!done.ok() || !*done) (*inode)->pool_checked.store(0);
     lock.lock();
   }
 }
 
-Result<void> OwnerRefresh::refresh(Inode& inode) {
+Result<bool> OwnerRefresh::refresh(Inode& inode) {
+  const Owner asked = owner_of(inode);
   const auto copy = TRY(core_.catalog.find_pool_copy(inode.number));
   const auto shared = TRY(shared_name_of(core_.catalog, core_.knowledge, inode.number));
-  if (!copy || !shared || shared->path_hash != copy->path_hash) return {};
+  if (!copy || !shared || shared->path_hash != copy->path_hash) return true;
   const PoolStatus status{.kind = inode.is_file() ? PoolKind::kFile : PoolKind::kDirectory,
                           .fileid = copy->fileid,
                           .size = copy->size,
@@ -70,10 +74,13 @@ Result<void> OwnerRefresh::refresh(Inode& inode) {
                    : find_directory_owner(session, path, status, deadline);
       });
   // A record that is damaged says nothing.
-  if (!said.ok() && said.error().code == EILSEQ) return {};
+  if (!said.ok() && said.error().code == EILSEQ) return true;
   if (!said.ok()) return said.error();
-  if (!*said) return {};
-  return take_owner(core_, inode, *shared, **said);
+  if (!*said) return true;
+  const Result<void> taken = take_owner(core_, inode, asked, *shared, **said);
+  if (!taken.ok() && taken.error().code == EAGAIN) return false;
+  TRY(taken);
+  return true;
 }
 
 }  // namespace kvcachefs

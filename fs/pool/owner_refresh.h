@@ -33,9 +33,11 @@ class OwnerRefresh {
 
  private:
   static constexpr std::chrono::milliseconds kCallDeadline{5000};
+  static constexpr int kMostTries = 3;
 
   void run();
-  Result<void> refresh(Inode& inode);
+  // False: its owner was changed here meanwhile.
+  Result<bool> refresh(Inode& inode);
 
   Core& core_;
   PoolService& service_;

@@ -120,6 +120,7 @@ InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name, bool loa
   if (!question) return nullptr;
   const SharedName& shared = question->shared;
   const InodePtr& standing = question->standing;
+  const Owner owner = standing != nullptr ? owner_of(*standing) : Owner{};
   asked_.fetch_add(1, std::memory_order_relaxed);
   const auto deadline = SteadyClock::now() + kLookupDeadline;
   for (int round = 0; round < kMostRounds; ++round) {
@@ -137,7 +138,7 @@ InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name, bool loa
       if (!is_gone && found->known.status.fileid == question->copy.fileid) {
         standing->pool_checked.store(monotonic_now(), std::memory_order_relaxed);
         if (const auto& said = found->known.sums;
-            said && !take_owner(core_, *standing, shared, *said).ok())
+            said && !take_owner(core_, *standing, owner, shared, *said).ok())
           standing->pool_checked.store(0);
         return standing;
       }
