@@ -22,6 +22,7 @@
 #include "fs/life/verify.h"
 #include "fs/names/attrs.h"
 #include "fs/names/namespace.h"
+#include "fs/node/attributes.h"
 #include "fs/node/core.h"
 #include "fs/pool/damaged_files.h"
 #include "fs/pool/pool_evictor.h"
@@ -245,6 +246,8 @@ Result<Entry> Volume::lookup(InodeNumber parent, std::string_view name, const Ca
   Result<Entry> entry = parts_->names.lookup(parent, name, caller, miss_timeout_s);
   // Another node may publish it the next moment, and nobody would tell the kernel.
   if (parts_->pool_files && miss_timeout_s != nullptr) *miss_timeout_s = 0;
+  if (parts_->pool_files && entry.ok())
+    entry->entry_timeout_s = std::min(entry->entry_timeout_s, kPoolEntryTimeout);
   if (!entry.ok() && entry.error().code == ENOENT && SyntheticTree::is_entrance(parent, name))
     return parts_->synthetic.enter();
   return entry;

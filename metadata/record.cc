@@ -20,6 +20,9 @@ constexpr std::uint8_t kBlockVersion = 1;
 constexpr std::uint8_t kPoolCopyVersion = 1;
 constexpr std::uint8_t kTombstoneVersion = 1;
 constexpr std::uint8_t kOwnerChangeVersion = 1;
+constexpr std::uint8_t kHasUid = 1;
+constexpr std::uint8_t kHasGid = 2;
+constexpr std::uint8_t kHasMode = 4;
 
 constexpr std::uint32_t kKnownFlags = kInodeFsynced | kInodePoisoned | kInodeKeep |
                                       kInodeHasAcl | kInodeHasXattr | kInodeFirstWriter |
@@ -323,9 +326,11 @@ std::string encode(const OwnerChange& record) {
   std::string out;
   put_le(out, kOwnerChangeVersion);
   put_le(out, record.fileid);
-  put_le(out, record.uid);
-  put_le(out, record.gid);
-  put_le(out, record.mode);
+  put_le(out,
+         static_cast<std::uint8_t>((record.uid ? kHasUid : 0) | (record.gid ? kHasGid : 0) |
+                                   (record.mode ? kHasMode : 0)));
+  for (const auto& part : {record.uid, record.gid, record.mode})
+    if (part) put_le(out, *part);
   return out;
 }
 
@@ -335,11 +340,14 @@ Result<OwnerChange> decode_owner_change(std::string_view bytes) {
     return fail(EBADMSG, "owner change record: version");
   OwnerChange record;
   record.fileid = in.take<std::uint64_t>();
-  record.uid = in.take<std::uint32_t>();
-  record.gid = in.take<std::uint32_t>();
-  record.mode = in.take<std::uint32_t>();
+  const auto parts = in.take<std::uint8_t>();
+  if (parts > (kHasUid | kHasGid | kHasMode))
+    return fail(EBADMSG, "owner change record: parts");
+  if ((parts & kHasUid) != 0) record.uid = in.take<std::uint32_t>();
+  if ((parts & kHasGid) != 0) record.gid = in.take<std::uint32_t>();
+  if ((parts & kHasMode) != 0) record.mode = in.take<std::uint32_t>();
   if (!in.done()) return fail(EBADMSG, "owner change record: length");
-  if (record.mode > 07777) return fail(EBADMSG, "owner change record: mode");
+  if (record.mode.value_or(0) > 07777) return fail(EBADMSG, "owner change record: mode");
   return record;
 }
 

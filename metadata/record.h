@@ -143,9 +143,10 @@ struct Tombstone {
 // directory, and of no other.
 struct OwnerChange {
   std::uint64_t fileid = 0;
-  std::uint32_t uid = 0;
-  std::uint32_t gid = 0;
-  std::uint32_t mode = 0;  // permission bits
+  // nullopt: it is what others made it.
+  std::optional<std::uint32_t> uid = std::nullopt;
+  std::optional<std::uint32_t> gid = std::nullopt;
+  std::optional<std::uint32_t> mode = std::nullopt;  // permission bits
   bool operator==(const OwnerChange&) const = default;
 };
 

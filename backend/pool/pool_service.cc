@@ -303,14 +303,14 @@ void PoolService::meet(const std::vector<PoolMember>& members) {
     if (node == options_.node || now - member.beaten >= nanos(options_.dead_after)) continue;
     living.push_back(node);
     const auto known = peers_.find(node);
-    const bool is_known =
-        known != peers_.end() && known->second.told.incarnation == member.node.incarnation;
-    if (is_known) {
+    // It may have published before anybody followed it.
+    if (known == peers_.end() || known->second.told.incarnation != member.node.incarnation)
+      is_new = true;
+    // One that was started anew goes on with its next log: all that it tells there is read.
+    if (known != peers_.end()) {
       known->second.told = member.node;
       peers.insert(peers_.extract(known));
     } else {
-      // It may have published before anybody followed it.
-      is_new = true;
       peers.emplace(node, Peer{.told = member.node, .reader = PoolLogReader(node)});
     }
   }

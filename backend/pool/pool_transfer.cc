@@ -431,19 +431,42 @@ Result<std::uint64_t> describe_directory(PoolSession& session, const DirectoryOw
   return fileid;
 }
 
-Result<bool> change_owner(PoolSession& session, const PoolOwner& owner, const Uuid& node,
-                          Deadline deadline) {
+namespace {
+
+// In the place of the one that stands.
+Result<void> replace_sums(PoolSession& session, const PoolSums& sums,
+                          const std::string& temporary, Deadline deadline) {
+  const std::string bytes = encode_pool_sums(sums);
+  const std::string path = pool_sums_path(sums.fileid);
+  const Result<PoolFilePtr> written = below(
+      session, temporary,
+      [&] { return write_anew(session, temporary, bytes, PoolWrite::kNow, deadline); },
+      deadline);
+  if (written.ok()) return session.rename(temporary, path, deadline);
+  const int code = written.error().code;
+  if (code != ENOSPC && code != EDQUOT) return written.error();
+  static_cast<void>(session.remove(temporary, deadline).ok());
+  const PoolFilePtr standing = TRY(session.open_to_write(path, deadline));
+  return session.write(*standing, 0, std::as_bytes(std::span(bytes)), PoolWrite::kNow,
+                       deadline);
+}
+
+}  // namespace
+
+Result<std::optional<PoolSums>> change_owner(PoolSession& session, const PoolOwner& owner,
+                                             const Uuid& node, Deadline deadline) {
+  const std::optional<PoolSums> none;
   const Result<PoolStatus> status = session.status(owner.path, deadline);
   if (!status.ok()) {
-    if (is_missing(status.error()) || status.error().code == ENOTDIR) return false;
+    if (is_missing(status.error()) || status.error().code == ENOTDIR) return none;
     return status.error();
   }
-  if (status->fileid != owner.fileid || status->kind == PoolKind::kOther) return false;
+  if (status->fileid != owner.fileid || status->kind == PoolKind::kOther) return none;
   const bool is_file = status->kind == PoolKind::kFile;
-  Result<std::optional<PoolSums>> standing =
+  const Result<std::optional<PoolSums>> standing =
       is_file ? find_sums(session, *status, deadline)
               : find_directory_owner(session, owner.path, *status, deadline);
-  if (!standing.ok() && standing.error().code == EILSEQ) return false;
+  if (!standing.ok() && standing.error().code == EILSEQ) return none;
   if (!standing.ok()) return standing.error();
   PoolSums sums = standing->value_or(PoolSums{});
   if (!*standing) {
@@ -451,20 +474,27 @@ Result<bool> change_owner(PoolSession& session, const PoolOwner& owner, const Uu
     sums.path_hash = pool_path_hash(owner.path);
     sums.size = is_file ? status->size : 0;
     sums.mtime = is_file ? status->mtime : 0;
+    sums.uid = owner.other_uid;
+    sums.gid = owner.other_gid;
+    sums.mode = is_file ? owner.other_file_mode : owner.other_directory_mode;
   }
-  sums.uid = owner.uid;
-  sums.gid = owner.gid;
-  sums.mode = owner.mode;
+  sums.uid = owner.uid.value_or(sums.uid);
+  sums.gid = owner.gid.value_or(sums.gid);
+  sums.mode = owner.mode.value_or(sums.mode);
   // An earlier try may have been answered to nobody.
-  if (*standing && **standing == sums) return true;
+  if (*standing && **standing == sums) return std::optional(std::move(sums));
   const std::string temporary = pool_temporary_path(node, owner.number) + kSumsSuffix;
+  if (*standing) {
+    TRY(replace_sums(session, sums, temporary, deadline));
+    return std::optional(std::move(sums));
+  }
   const Result<void> told = below(
       session, temporary,
       [&] { return write_sums(session, sums, temporary, PoolWrite::kNow, deadline); },
       deadline);
   static_cast<void>(session.remove(temporary, deadline).ok());
   TRY(told);
-  return true;
+  return std::optional(std::move(sums));
 }
 
 Result<PoolKnown> find_known(PoolSession& session, std::string_view path, Deadline deadline) {

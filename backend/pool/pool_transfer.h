@@ -101,19 +101,27 @@ struct DirectoryOwner {
 [[nodiscard]] Result<std::uint64_t> describe_directory(PoolSession& session,
                                                        const DirectoryOwner& owner,
                                                        const Uuid& node, Deadline deadline);
-// An owner and a mode that were given to what is on the pool.
+// Whose a file or a directory is from now on.
 struct PoolOwner {
   std::string path;
   std::uint64_t fileid = 0;
-  std::uint32_t uid = 0;
-  std::uint32_t gid = 0;
-  std::uint32_t mode = 0;    // permission bits
+  // What is given; nullopt: as the record says.
+  std::optional<std::uint32_t> uid = std::nullopt;
+  std::optional<std::uint32_t> gid = std::nullopt;
+  std::optional<std::uint32_t> mode = std::nullopt;  // permission bits
+  // Of what has no record.
+  std::uint32_t other_uid = 0;
+  std::uint32_t other_gid = 0;
+  std::uint32_t other_file_mode = 0;
+  std::uint32_t other_directory_mode = 0;
   std::uint64_t number = 0;  // of this try alone, as that of a publication
 };
-// Says it to all nodes, in the record of the file or directory. False: that one has the path no more, or nobody can read it
-// anyway (its record is damaged).
-[[nodiscard]] Result<bool> change_owner(PoolSession& session, const PoolOwner& owner,
-                                        const Uuid& node, Deadline deadline);
+// Says it to all nodes, and gives the record as it is then. Where there is no room for another one it is written over, and is
+// damaged if that is cut short. nullopt: that file or directory has the path no more, or nobody can read it anyway (its
+// record is damaged).
+[[nodiscard]] Result<std::optional<PoolSums>> change_owner(PoolSession& session,
+                                                           const PoolOwner& owner,
+                                                           const Uuid& node, Deadline deadline);
 // What was said of this very directory; nullopt: nothing, or what does not read.
 [[nodiscard]] Result<std::optional<PoolSums>> find_directory_owner(PoolSession& session,
                                                                    std::string_view path,

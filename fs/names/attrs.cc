@@ -202,7 +202,10 @@ Result<AttributesReply> Attributes::set_attributes(InodeNumber number,
     if (!regular && change.atime) next.atime = *change.atime == kTimeNow ? now : *change.atime;
     if (!regular && change.mtime) next.mtime = *change.mtime == kTimeNow ? now : *change.mtime;
     if (chown || change.mode || change.kill_suid_sgid || !regular) next.ctime = now;
-    TRY(put_owner_change(core_, *inode, shared, next, edit));
+    const GivenOwner given{.uid = change.uid.has_value(),
+                           .gid = change.gid.has_value(),
+                           .mode = change.mode.has_value()};
+    TRY(put_owner_change(core_, *inode, shared, given, next, edit));
     if (next != inode->record)
       TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
     if (data && inode->writers == 0 && is_unsealed(inode->record.state) && core_.on_unwritten)
@@ -243,7 +246,8 @@ Result<void> Attributes::set_acl(Inode& inode, std::string_view name, std::strin
     edit.remove_xattr(inode.number, name);
   }
   next.ctime = file_clock_now();
-  TRY(put_owner_change(core_, inode, shared, next, edit));
+  const GivenOwner given{.uid = false, .gid = false, .mode = name == kAclAccess};
+  TRY(put_owner_change(core_, inode, shared, given, next, edit));
   TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
   if (shared && core_.on_pool_work) core_.on_pool_work();
   return {};

@@ -24,16 +24,32 @@ Owner owner_of(Inode& inode) {
   return owner_in(inode.record);
 }
 
+Owner changed(Owner owner, const OwnerChange& change) noexcept {
+  return {.uid = change.uid.value_or(owner.uid),
+          .gid = change.gid.value_or(owner.gid),
+          .mode = change.mode.value_or(owner.mode)};
+}
+
 Result<void> put_owner_change(Core& core, const Inode& inode,
-                              const std::optional<SharedName>& name, const InodeRecord& next,
-                              Edit& edit) {
-  if (!name || owner_in(next) == owner_in(inode.record)) return {};
+                              const std::optional<SharedName>& name, const GivenOwner& given,
+                              const InodeRecord& next, Edit& edit) {
+  if (!name) return {};
+  const Owner before = owner_in(inode.record);
+  const Owner after = owner_in(next);
+  const bool uid = given.uid || after.uid != before.uid;
+  const bool gid = given.gid || after.gid != before.gid;
+  const bool mode = given.mode || after.mode != before.mode;
+  if (!uid && !gid && !mode) return {};
   const auto copy = TRY(core.catalog.find_pool_copy(inode.number));
   if (!copy || copy->path_hash != name->path_hash) return {};
-  edit.put_owner_change(name->path, {.fileid = copy->fileid,
-                                     .uid = next.uid,
-                                     .gid = next.gid,
-                                     .mode = next.mode & kPermissions});
+  OwnerChange change{.fileid = copy->fileid};
+  if (const auto waiting = TRY(core.catalog.find_owner_change(name->path));
+      waiting && waiting->fileid == copy->fileid)
+    change = *waiting;
+  if (uid) change.uid = after.uid;
+  if (gid) change.gid = after.gid;
+  if (mode) change.mode = after.mode;
+  edit.put_owner_change(name->path, change);
   return {};
 }
 
@@ -43,13 +59,15 @@ Result<void> take_owner(Core& core, Inode& inode, const Owner& asked, const Shar
     const std::lock_guard lock(inode.mutex);
     const auto copy = TRY(core.catalog.find_pool_copy(inode.number));
     if (!copy || copy->fileid != said.fileid || copy->path_hash != shared.path_hash) return {};
-    const auto given = TRY(core.catalog.find_owner_change(shared.path));
-    if (given && given->fileid == said.fileid) return {};
     if (!(owner_in(inode.record) == asked)) return fail(EAGAIN, "an owner was given meanwhile");
+    Owner owner{.uid = said.uid, .gid = said.gid, .mode = said.mode};
+    if (const auto given = TRY(core.catalog.find_owner_change(shared.path));
+        given && given->fileid == said.fileid)
+      owner = changed(owner, *given);
     InodeRecord next = inode.record;
-    next.uid = said.uid;
-    next.gid = said.gid;
-    next.mode = (next.mode & static_cast<std::uint32_t>(S_IFMT)) | (said.mode & kPermissions);
+    next.uid = owner.uid;
+    next.gid = owner.gid;
+    next.mode = (next.mode & static_cast<std::uint32_t>(S_IFMT)) | (owner.mode & kPermissions);
     if (next.nlink == 0 || next == inode.record) return {};
     Edit edit;
     TRY(follow_mode(core.catalog, inode.number, next, edit));

@@ -3,7 +3,8 @@
 //     chmod, chown here ──► catalog: an owner change ──► the record on the pool, others are told (owner_teller.h)
 //     told by another node, or asked for ──► the inode here has what the record says (owner_refresh.h)
 //
-// One that was given here and is not on the pool yet holds here, whatever the record says.
+// What was given here and is not on the pool yet holds here, whatever the record says. Who gives a mode says nothing of the
+// owner, nor the other way round: of two nodes that change one each, both changes hold.
 #pragma once
 
 #include <optional>
@@ -14,11 +15,18 @@
 
 namespace kvcachefs {
 
-// Adds to the edit that others are to hear of the owner and the mode of `next`, which are not those of the inode. Does
-// nothing for what is not on the pool under this name. The caller holds the inode's lock. Errors: EIO, EBADMSG.
+// What of an owner and a mode somebody has given; the rest is what others made it.
+struct GivenOwner {
+  bool uid = false;
+  bool gid = false;
+  bool mode = false;
+};
+
+// Adds to the edit that others are to hear of what was given, or follows from it, in `next`, which is not what the inode is
+// yet. Does nothing for what is not on the pool under this name. The caller holds the inode's lock. Errors: EIO, EBADMSG.
 Result<void> put_owner_change(Core& core, const Inode& inode,
-                              const std::optional<SharedName>& name, const InodeRecord& next,
-                              Edit& edit);
+                              const std::optional<SharedName>& name, const GivenOwner& given,
+                              const InodeRecord& next, Edit& edit);
 
 struct Owner {
   std::uint32_t uid = 0;
@@ -28,9 +36,12 @@ struct Owner {
 };
 // Without the inode's lock.
 [[nodiscard]] Owner owner_of(Inode& inode);
+// What it is when the change is done.
+[[nodiscard]] Owner changed(Owner owner, const OwnerChange& change) noexcept;
 
 // The inode, which is on the pool as `shared`, gets the owner and the mode that `said` has for it. `asked`: its own, before
-// the pool was asked. Nothing happens where the record speaks of another file. Any thread, without the inode's lock. Errors:
+// the pool was asked. What was given here and is not there yet holds; nothing happens where the record speaks of another
+// file. Any thread, without the inode's lock. Errors:
 // EAGAIN (another was given here since then: what the record says by now is not known), EIO, EBADMSG.
 Result<void> take_owner(Core& core, Inode& inode, const Owner& asked, const SharedName& shared,
                         const PoolSums& said);

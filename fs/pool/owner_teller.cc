@@ -1,27 +1,55 @@
 #include "fs/pool/owner_teller.h"
 
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
 #include "backend/pool/pool_transfer.h"
+#include "fs/pool/owner_changes.h"
 #include "fs/pool/pool_error.h"
+#include "fs/pool/pool_options.h"
 
 namespace kvcachefs {
 
 using SteadyClock = std::chrono::steady_clock;
 
+namespace {
+
+// Inodes with one number of a server: an old one whose names went, and the file that is there.
+constexpr std::size_t kMostOfOneNumber = 16;
+
+}  // namespace
+
 Result<bool> OwnerTeller::tell_all(const std::function<bool()>& is_stopping) {
-  bool all = true;
   std::string after;
+  std::mutex mutex;  // of the next two
+  bool all = true;
+  Error failed{0, ""};
   while (!is_stopping()) {
     const auto batch = TRY(core_.catalog.list_owner_changes(after, kBatch));
     if (batch.empty()) return all;
     after = batch.back().first;
-    for (const auto& [path, change] : batch) {
-      if (is_stopping()) return false;
-      if (!TRY(tell(path, change))) all = false;
-    }
+    std::atomic<std::size_t> next{0};
+    const auto work = [&] {
+      for (std::size_t at = next++; at < batch.size() && !is_stopping(); at = next++) {
+        const Result<bool> told = tell(batch[at].first, batch[at].second);
+        const std::lock_guard lock(mutex);
+        all = all && told.ok() && *told;
+        if (!told.ok()) failed = told.error();
+        if (failed.code != 0) return;
+      }
+    };
+    std::vector<std::thread> others;
+    for (std::size_t i = 1; i < std::min(kAtOnce, batch.size()); ++i) others.emplace_back(work);
+    work();
+    for (std::thread& other : others) other.join();
+    if (failed.code != 0) return failed;
   }
   return false;
 }
@@ -34,9 +62,14 @@ Result<bool> OwnerTeller::tell(const std::string& path, const OwnerChange& chang
                   .uid = change.uid,
                   .gid = change.gid,
                   .mode = change.mode,
+                  .other_uid = core_.options.pool_options.owner_uid,
+                  .other_gid = core_.options.pool_options.owner_gid,
+                  .other_file_mode = kAdoptedFileMode,
+                  .other_directory_mode = kAdoptedDirectoryMode,
                   .number = TRY(core_.catalog.next_id())};
-  const Result<bool> told =
-      service_.client().call<bool>(PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
+  using Said = std::optional<PoolSums>;
+  const Result<Said> told =
+      service_.client().call<Said>(PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
                                    [owner = std::move(owner), node = service_.node()](
                                        PoolSession& session, Deadline deadline) {
                                      return change_owner(session, owner, node, deadline);
@@ -63,7 +96,20 @@ Result<bool> OwnerTeller::tell(const std::string& path, const OwnerChange& chang
   edit.set_frees();
   edit.remove_owner_change(path);
   TRY(core_.catalog.commit(std::move(edit)));
+  if (*told) take(path, **told);
   return true;
+}
+
+// What another node has given of it in the meantime holds here, too.
+void OwnerTeller::take(const std::string& path, const PoolSums& sums) {
+  const auto numbers = core_.catalog.list_by_fileid(sums.fileid, kMostOfOneNumber);
+  if (!numbers.ok()) return;
+  const SharedName shared{.path = path, .path_hash = pool_path_hash(path)};
+  for (const InodeNumber number : *numbers) {
+    const Result<InodePtr> inode = core_.table.get(number);
+    if (inode.ok() && !take_owner(core_, **inode, owner_of(**inode), shared, sums).ok())
+      (*inode)->pool_checked.store(0);
+  }
 }
 
 }  // namespace kvcachefs

@@ -1,7 +1,7 @@
 // Puts owners and modes that were given here on the pool, and tells the others. A part of write-back: what is to be told is
 // a table of the catalog, so that a restart goes on with it.
 //
-// Of one thread.
+// Of one thread, which starts others for the calls.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,12 @@ class OwnerTeller {
   static constexpr std::size_t kBatch = 256;
   static constexpr std::chrono::milliseconds kCallDeadline{5000};
 
+  // As many calls at once: each waits for the server's disk.
+  static constexpr std::size_t kAtOnce = 4;
+
+  // Any thread.
   Result<bool> tell(const std::string& path, const OwnerChange& change);
+  void take(const std::string& path, const PoolSums& sums);
 
   Core& core_;
   PoolService& service_;

@@ -253,16 +253,16 @@ Result<void> PoolFiles::adopt(InodeNumber directory, std::string_view name,
                          .path_hash = shared.path_hash,
                          .size = is_file ? found.status.size : 0,
                          .mtime = is_file ? found.status.mtime : 0}};
-  const auto is = [&what](std::uint32_t uid, std::uint32_t gid, std::uint32_t mode) {
-    what.mode = (what.mode & S_IFMT) | (mode & 07777);
-    what.uid = uid;
-    what.gid = gid;
-  };
-  if (found.sums) is(found.sums->uid, found.sums->gid, found.sums->mode);
+  Owner owner{.uid = what.uid, .gid = what.gid, .mode = what.mode & 07777};
+  if (found.sums)
+    owner = {.uid = found.sums->uid, .gid = found.sums->gid, .mode = found.sums->mode & 07777};
   // Given here, and not on the pool yet.
   if (const auto given = TRY(core_.catalog.find_owner_change(shared.path));
       given && given->fileid == found.status.fileid)
-    is(given->uid, given->gid, given->mode);
+    owner = changed(owner, *given);
+  what.uid = owner.uid;
+  what.gid = owner.gid;
+  what.mode = (what.mode & S_IFMT) | owner.mode;
   return names_.adopt(directory, name, what);
 }
 

@@ -196,8 +196,11 @@ Result<bool> Publisher::pass() {
   if (core_.is_publishing) TRY(bound_.keep());
   if (!service_.is_usable()) return false;
   const bool all_removed = TRY(remove_names());
+  // Before what may find no room, and once more for what was changed while it was on its way.
+  const auto is_stopping = [this] { return stopping(); };
+  TRY(owners_.tell_all(is_stopping));
   const bool all_published = TRY(publish_files());
-  return TRY(owners_.tell_all([this] { return stopping(); })) && all_published && all_removed;
+  return TRY(owners_.tell_all(is_stopping)) && all_published && all_removed;
 }
 
 // ---- what was taken away

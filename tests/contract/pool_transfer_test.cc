@@ -337,12 +337,13 @@ TEST_P(PoolTransfer, AnOwnerIsChangedAndNothingElse) {
     ASSERT_OK(before);
     // Twice: the first may have been answered to nobody.
     for (int i = 0; i < 2; ++i) {
-      const Result<bool> changed = change_owner(*session_, owner, kNode, soon());
+      const Result<std::optional<PoolSums>> changed =
+          change_owner(*session_, owner, kNode, soon());
       ASSERT_OK(changed);
-      EXPECT_TRUE(*changed);
       const Result<std::optional<PoolSums>> after = said();
       ASSERT_OK(after);
       ASSERT_TRUE(after->has_value()) << path;
+      EXPECT_EQ(*after, *changed);
       EXPECT_EQ(5u, (*after)->uid);
       EXPECT_EQ(6u, (*after)->gid);
       EXPECT_EQ(0700u, (*after)->mode);
@@ -351,14 +352,21 @@ TEST_P(PoolTransfer, AnOwnerIsChangedAndNothingElse) {
     // Another one has the path by now.
     ++owner.fileid;
     owner.uid = 9;
-    const Result<bool> other = change_owner(*session_, owner, kNode, soon());
+    const Result<std::optional<PoolSums>> other = change_owner(*session_, owner, kNode, soon());
     ASSERT_OK(other);
-    EXPECT_FALSE(*other);
+    EXPECT_FALSE(other->has_value());
     owner.path = "d/gone";
-    const Result<bool> gone = change_owner(*session_, owner, kNode, soon());
+    const Result<std::optional<PoolSums>> gone = change_owner(*session_, owner, kNode, soon());
     ASSERT_OK(gone);
-    EXPECT_FALSE(*gone);
+    EXPECT_FALSE(gone->has_value());
+    // What is not given is as it was.
+    const Result<std::optional<PoolSums>> group = change_owner(
+        *session_, {.path = path, .fileid = status->fileid, .gid = 8, .number = ++number},
+        kNode, soon());
+    ASSERT_OK(group);
     EXPECT_EQ(5u, (*said())->uid);
+    EXPECT_EQ(8u, (*said())->gid);
+    EXPECT_EQ(0700u, (*said())->mode);
   }
   EXPECT_EQ(0u, temporaries());
   const Local copy;
@@ -369,6 +377,26 @@ TEST_P(PoolTransfer, AnOwnerIsChangedAndNothingElse) {
   ASSERT_OK(fetched);
   EXPECT_EQ("theirs", theirs.bytes());
   EXPECT_EQ(5u, fetched->sums->uid);
+}
+
+TEST_P(PoolTransfer, OfWhatHasNoRecordTheRestIsWhatMountsTakeItFor) {
+  std::ofstream(below("adopted")) << "theirs";
+  const Result<PoolStatus> status = session_->status("adopted", soon());
+  ASSERT_OK(status);
+  const Result<std::optional<PoolSums>> said = change_owner(*session_,
+                                                            {.path = "adopted",
+                                                             .fileid = status->fileid,
+                                                             .mode = 0600,
+                                                             .other_uid = 3,
+                                                             .other_gid = 4,
+                                                             .other_file_mode = 0640,
+                                                             .other_directory_mode = 0750,
+                                                             .number = 1},
+                                                            kNode, soon());
+  ASSERT_OK(said);
+  EXPECT_EQ(3u, (*said)->uid);
+  EXPECT_EQ(4u, (*said)->gid);
+  EXPECT_EQ(0600u, (*said)->mode);
 }
 
 TEST_P(PoolTransfer, AFileWithDamagedChecksumsIsNotReadAndIsReplaced) {

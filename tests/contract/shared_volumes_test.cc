@@ -290,6 +290,33 @@ TEST_P(SharedVolumes, AnOwnerAndAModeHoldOnAllNodes) {
   EXPECT_EQ(0U, must(a_->catalog().list_owner_changes("", 10)).size());
 }
 
+// Each has given one of them, and neither has heard of the other.
+TEST_P(SharedVolumes, AnOwnerAndAModeOfTwoNodesBothHold) {
+  a_->store_file(kRootInode, block_name(1), "block");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.read(block_name(1)) == "block"; }));
+  b_.stop();
+  SetAttributes mode;
+  mode.mode = 0600;
+  const InodeNumber on_a = must(a_->resolve(block_name(1)));
+  must((*a_)->set_attributes(on_a, mode, nullptr, TestVolume::kRoot));
+  ASSERT_TRUE(TestVolume::wait_for(
+      [&] { return must(a_->catalog().list_owner_changes("", 10)).empty(); }));
+  b_.run();
+  SetAttributes owner;
+  owner.uid = 7;
+  const InodeNumber on_b = must(b_->resolve(block_name(1)));
+  must((*b_)->set_attributes(on_b, owner, nullptr, TestVolume::kRoot));
+  const auto has_both = [](TestVolume& volume, InodeNumber inode) {
+    const struct stat found = volume.stat_of(inode);
+    return found.st_uid == 7 && (found.st_mode & 07777) == 0600;
+  };
+  // On the node that gave the last of them, nobody looks it up again.
+  EXPECT_TRUE(TestVolume::wait_for([&] { return has_both(*b_, on_b); }));
+  EXPECT_TRUE(TestVolume::wait_for([&] {
+    return a_.finds(block_name(1)) && has_both(*a_, must(a_->resolve(block_name(1))));
+  }));
+}
+
 TEST_P(SharedVolumes, AnOwnerThatWasMissedIsAskedFor) {
   const InodeNumber d = a_->mkdir(kRootInode, "d", 0755);
   const std::string block = "d/" + block_name(1);

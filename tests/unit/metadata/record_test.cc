@@ -169,14 +169,19 @@ TEST(Record, TombstonesHaveTheBytesOfVersion1) {
 TEST(Record, OwnerChangesHaveTheBytesOfVersion1) {
   const OwnerChange change{.fileid = 0x1122, .uid = 3, .gid = 4, .mode = 0750};
   const std::string bytes =
-      from_hex("01 22 11 00 00 00 00 00 00 03 00 00 00 04 00 00 00 e8 01 00 00");
+      from_hex("01 22 11 00 00 00 00 00 00 07 03 00 00 00 04 00 00 00 e8 01 00 00");
   EXPECT_EQ(bytes, encode(change));
   EXPECT_EQ(change, *decode_owner_change(bytes));
   EXPECT_EQ(EBADMSG, decode_owner_change(bytes.substr(1)).error().code);
   EXPECT_EQ(EBADMSG, decode_owner_change(bytes + "x").error().code);
   std::string too_much = bytes;
-  too_much[18] = 0x10;  // 010750
+  too_much[19] = 0x10;  // 010750
   EXPECT_EQ(EBADMSG, decode_owner_change(too_much).error().code);
+  too_much = bytes;
+  too_much[9] = 15;
+  EXPECT_EQ(EBADMSG, decode_owner_change(too_much).error().code);
+  const OwnerChange group{.fileid = 1, .gid = 4};
+  EXPECT_EQ(group, *decode_owner_change(encode(group)));
 }
 
 TEST(Record, SealedEmptyFilesHaveAStampAndNoChecksums) {
