@@ -172,7 +172,13 @@ Result<std::unique_ptr<Volume>> Volume::open(
     parts.device_watch.suspect(index);
   };
   parts.core.knowledge.on_unread = [&parts] { parts.keeper.wake(); };
-  parts.recovery = TRY(recover(parts.core, parts.reaper, problem));
+  Result<RecoveryReport> recovered = recover(parts.core, parts.reaper, problem);
+  if (!recovered.ok()) {
+    log_error("recovery failed step=\"{}\" errno={}", recovered.error().what,
+              recovered.error().code);
+    return recovered.error();
+  }
+  parts.recovery = std::move(*recovered);
   TRY(parts.names.load_native_map());
   TRY(parts.object_walk.believe_last_run());
   // The first statfs may come before the evictor has looked at the devices.

@@ -707,6 +707,8 @@ Result<RunMarker> Catalog::run_marker() {
 
 Result<void> Catalog::set_run_marker(const RunMarker& marker) {
   WriteBatch batch;
+  // It takes the place of the last one, and without it nothing can be freed.
+  batch.set_frees();
   batch.put(Table::kMeta, std::string(keys::kRun), encode_run(marker));
   TRY(store_->write(batch));
   return store_->sync();

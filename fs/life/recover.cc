@@ -75,6 +75,7 @@ Result<Verdict> judge(Core& core, Inode& inode, bool machine_crashed) {
 // An inode that the reaper will remove.
 Result<void> leave_unsealed(Core& core, InodeNumber number) {
   Edit edit;
+  edit.set_frees();
   edit.remove_unsealed(number);
   return core.catalog.commit(std::move(edit));
 }

@@ -1,6 +1,7 @@
 """When nothing can be evicted, the call that needs room gets ENOSPC, soon, and all goes on when
 something was freed."""
 
+import contextlib
 import errno
 import mmap
 import os
@@ -358,3 +359,33 @@ def test_a_mapping_beyond_the_budget_is_not_kept(limited):
     watch.wait_calm(mount)
     told = store(mount.mnt, "after", MIB)
     assert told["failed"] is None and told["rename"] is None
+
+
+def test_a_daemon_that_was_killed_on_a_full_disk_starts_again(seed):
+    """With files that were being written, whose names have to go, on a disk that has no room for the database any more."""
+    size = 32 << 10
+    content = stores.Content(seed)
+    with kvmount.LoopFs("ext4", 64 * MIB) as disk, kvmount.Mount(
+            "full", nvme=os.path.join(disk.path, "nvme")) as mount:
+        unfinished = [os.open(f"{mount.mnt}/unfinished{n}", os.O_WRONLY | os.O_CREAT) for n in range(64)]
+        for fd in unfinished:
+            os.write(fd, b"x" * 1000)
+        with pytest.raises(OSError) as full:
+            for number in range(10_000):
+                path = f"{mount.mnt}/{number}"
+                with open(path + ".new", "wb") as file:
+                    file.write(content.of(str(number), size))
+                os.rename(path + ".new", path)
+        assert full.value.errno == errno.ENOSPC
+        mount.kill()
+        for fd in unfinished:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        mount.start()
+        names = os.listdir(mount.mnt)
+        assert not [name for name in names if name.startswith("unfinished")]
+        for name in names:
+            if name.isdigit():
+                assert stores.load(f"{mount.mnt}/{name}") in (content.of(name, size), None), name
+            os.unlink(f"{mount.mnt}/{name}")
+        kvmount.wait_until(lambda: store(mount.mnt, "again", size)["failed"] is None, 20, "there is room again")
