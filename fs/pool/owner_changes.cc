@@ -11,8 +11,6 @@
 namespace kvcachefs {
 namespace {
 
-constexpr std::uint32_t kPermissions = 07777;
-
 Owner owner_in(const InodeRecord& record) noexcept {
   return {.uid = record.uid, .gid = record.gid, .mode = record.mode & kPermissions};
 }

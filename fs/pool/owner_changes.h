@@ -28,6 +28,8 @@ Result<void> put_owner_change(Core& core, const Inode& inode,
                               const std::optional<SharedName>& name, const GivenOwner& given,
                               const InodeRecord& next, Edit& edit);
 
+inline constexpr std::uint32_t kPermissions = 07777;  // of a mode
+
 struct Owner {
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;

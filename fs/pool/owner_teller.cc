@@ -19,13 +19,6 @@ namespace kvcachefs {
 
 using SteadyClock = std::chrono::steady_clock;
 
-namespace {
-
-// Inodes with one number of a server: an old one whose names went, and the file that is there.
-constexpr std::size_t kMostOfOneNumber = 16;
-
-}  // namespace
-
 Result<bool> OwnerTeller::tell_all(const std::function<bool()>& is_stopping) {
   std::string after;
   std::mutex mutex;  // of the next two

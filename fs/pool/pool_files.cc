@@ -19,9 +19,6 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// Inodes with one number of a server: an old one whose names went, and the file that is there.
-constexpr std::size_t kMostOfOneNumber = 16;
-
 bool is_missing(int code) noexcept { return code == ENOENT || code == ENOTDIR; }
 
 bool is_remote(Inode& inode) {

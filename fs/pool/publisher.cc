@@ -15,14 +15,13 @@
 #include "fs/life/drop.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
+#include "fs/pool/owner_changes.h"
 #include "fs/pool/pool_error.h"
 
 namespace kvcachefs {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
-
-constexpr std::uint32_t kPermissions = 07777;
 
 }  // namespace
 

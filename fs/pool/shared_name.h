@@ -18,6 +18,9 @@ struct SharedName {
   bool is_block = false;
 };
 
+// Inodes with one number of a server: an old one whose names went, and the file that is there.
+inline constexpr std::size_t kMostOfOneNumber = 16;
+
 // Whether the path is `top` or leads through it; all paths do through "".
 [[nodiscard]] bool is_below(std::string_view path, std::string_view top) noexcept;
 
