@@ -119,7 +119,8 @@ void let_the_clock_tick(const DataStamp& stamp) noexcept {
 // The bytes of all, before the journal: a commit that has to wait for them holds up who creates files meanwhile. An error
 // that is said here is not said again by fdatasync(2) of the descriptor (file_fdatawait_range(), mm/filemap.c).
 void write_out(std::vector<SealCandidate>& batch) {
-  for (const unsigned int step : {SYNC_FILE_RANGE_WRITE, SYNC_FILE_RANGE_WAIT_AFTER})
+  for (const unsigned int step :
+       {unsigned{SYNC_FILE_RANGE_WRITE}, unsigned{SYNC_FILE_RANGE_WAIT_AFTER}})
     for (SealCandidate& file : batch)
       if (::sync_file_range(file.fd.get(), 0, 0, step) != 0) file.write_error = errno;
 }

@@ -197,7 +197,7 @@ Result<bool> Publisher::pass() {
   const bool all_removed = TRY(remove_names());
   // Before what may find no room, and once more for what was changed while it was on its way.
   const auto is_stopping = [this] { return stopping(); };
-  TRY(owners_.tell_all(is_stopping));
+  static_cast<void>(TRY(owners_.tell_all(is_stopping)));
   const bool all_published = TRY(publish_files());
   return TRY(owners_.tell_all(is_stopping)) && all_published && all_removed;
 }
