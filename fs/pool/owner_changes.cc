@@ -9,23 +9,26 @@
 #include "fs/node/attributes.h"
 
 namespace kvcachefs {
-namespace {
 
 Owner owner_in(const InodeRecord& record) noexcept {
   return {.uid = record.uid, .gid = record.gid, .mode = record.mode & kPermissions};
 }
-
-}  // namespace
 
 Owner owner_of(Inode& inode) {
   const std::lock_guard lock(inode.mutex);
   return owner_in(inode.record);
 }
 
-Owner changed(Owner owner, const OwnerChange& change) noexcept {
-  return {.uid = change.uid.value_or(owner.uid),
-          .gid = change.gid.value_or(owner.gid),
-          .mode = change.mode.value_or(owner.mode)};
+OwnerChange whole_change(std::uint64_t fileid, const Owner& owner) noexcept {
+  return {.fileid = fileid, .uid = owner.uid, .gid = owner.gid, .mode = owner.mode};
+}
+
+Result<Owner> with_given(Core& core, std::string_view path, std::uint64_t fileid, Owner owner) {
+  const auto given = TRY(core.catalog.find_owner_change(path));
+  if (!given || given->fileid != fileid) return owner;
+  return Owner{.uid = given->uid.value_or(owner.uid),
+               .gid = given->gid.value_or(owner.gid),
+               .mode = given->mode.value_or(owner.mode)};
 }
 
 Result<void> put_owner_change(Core& core, const Inode& inode,
@@ -58,10 +61,8 @@ Result<void> take_owner(Core& core, Inode& inode, const Owner& asked, const Shar
     const auto copy = TRY(core.catalog.find_pool_copy(inode.number));
     if (!copy || copy->fileid != said.fileid || copy->path_hash != shared.path_hash) return {};
     if (!(owner_in(inode.record) == asked)) return fail(EAGAIN, "an owner was given meanwhile");
-    Owner owner{.uid = said.uid, .gid = said.gid, .mode = said.mode};
-    if (const auto given = TRY(core.catalog.find_owner_change(shared.path));
-        given && given->fileid == said.fileid)
-      owner = changed(owner, *given);
+    const Owner owner = TRY(with_given(core, shared.path, said.fileid,
+                                       {.uid = said.uid, .gid = said.gid, .mode = said.mode}));
     InodeRecord next = inode.record;
     next.uid = owner.uid;
     next.gid = owner.gid;

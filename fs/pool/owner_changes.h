@@ -36,10 +36,15 @@ struct Owner {
   std::uint32_t mode = 0;  // permission bits
   bool operator==(const Owner&) const = default;
 };
+[[nodiscard]] Owner owner_in(const InodeRecord& record) noexcept;
 // Without the inode's lock.
 [[nodiscard]] Owner owner_of(Inode& inode);
-// What it is when the change is done.
-[[nodiscard]] Owner changed(Owner owner, const OwnerChange& change) noexcept;
+// All of it, as what was given.
+[[nodiscard]] OwnerChange whole_change(std::uint64_t fileid, const Owner& owner) noexcept;
+// The owner, but for what was given here to the file that the server has under this number, and is not on the pool yet.
+// Errors: EIO, EBADMSG.
+[[nodiscard]] Result<Owner> with_given(Core& core, std::string_view path, std::uint64_t fileid,
+                                       Owner owner);
 
 // The inode, which is on the pool as `shared`, gets the owner and the mode that `said` has for it. `asked`: its own, before
 // the pool was asked. What was given here and is not there yet holds; nothing happens where the record speaks of another

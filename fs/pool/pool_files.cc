@@ -253,10 +253,7 @@ Result<void> PoolFiles::adopt(InodeNumber directory, std::string_view name,
   Owner owner{.uid = what.uid, .gid = what.gid, .mode = what.mode & 07777};
   if (found.sums)
     owner = {.uid = found.sums->uid, .gid = found.sums->gid, .mode = found.sums->mode & 07777};
-  // Given here, and not on the pool yet.
-  if (const auto given = TRY(core_.catalog.find_owner_change(shared.path));
-      given && given->fileid == found.status.fileid)
-    owner = changed(owner, *given);
+  owner = TRY(with_given(core_, shared.path, found.status.fileid, owner));
   what.uid = owner.uid;
   what.gid = owner.gid;
   what.mode = (what.mode & S_IFMT) | owner.mode;

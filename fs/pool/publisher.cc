@@ -605,18 +605,14 @@ Result<Publisher::Outcome> Publisher::record(const Candidate& file, const Publis
 // an earlier try has those of that time. The caller holds the inode's lock.
 void Publisher::note_owner(const Candidate& file, const Published& published, Edit& edit) {
   const Sent& sent = *file.sent;
-  const InodeRecord& record = file.inode->record;
+  const Owner now = owner_in(file.inode->record);
   const auto& files = sent.earlier.files;
   const std::uint64_t fileid = published.status.fileid;
   const bool is_earlier = std::find(files.begin(), files.end(), fileid) != files.end();
   if (published.is_duplicate && !is_earlier) return;
-  const bool is_same = record.uid == sent.uid && record.gid == sent.gid &&
-                       (record.mode & kPermissions) == sent.mode;
+  const bool is_same = now == Owner{.uid = sent.uid, .gid = sent.gid, .mode = sent.mode};
   if (is_same && !published.is_duplicate) return;
-  edit.put_owner_change(sent.path, {.fileid = fileid,
-                                    .uid = record.uid,
-                                    .gid = record.gid,
-                                    .mode = record.mode & kPermissions});
+  edit.put_owner_change(sent.path, whole_change(fileid, now));
 }
 
 // Whose the directories above are goes with the first file in them.
@@ -683,14 +679,10 @@ void Publisher::note_directory_owner(InodeNumber number, const DirectoryOwner& o
   const Result<InodePtr> inode = core_.table.get(number);
   if (!inode.ok()) return;
   const std::lock_guard lock((*inode)->mutex);
-  const InodeRecord& record = (*inode)->record;
-  const OwnerChange now{.fileid = fileid,
-                        .uid = record.uid,
-                        .gid = record.gid,
-                        .mode = record.mode & kPermissions};
-  if (now.uid == owner.uid && now.gid == owner.gid && now.mode == owner.mode) return;
+  const Owner now = owner_in((*inode)->record);
+  if (now == Owner{.uid = owner.uid, .gid = owner.gid, .mode = owner.mode}) return;
   Edit edit;
-  edit.put_owner_change(owner.path, now);
+  edit.put_owner_change(owner.path, whole_change(fileid, now));
   if (const Result<void> put = core_.catalog.commit(std::move(edit)); !put.ok())
     log_warn("pool: an owner was not noted path=\"{}\" errno={}", owner.path, put.error().code);
 }
