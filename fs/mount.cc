@@ -132,8 +132,11 @@ void Mount::prepare_process() noexcept {
   ::umask(0);
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    // Who starts it may allow few (1,024 in some containers): a batch of the sealer alone has 512.
+    constexpr rlim_t kWanted = 65'536;
+    const rlimit more{std::max(files.rlim_max, kWanted), std::max(files.rlim_max, kWanted)};
     files.rlim_cur = files.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &files);
+    if (::setrlimit(RLIMIT_NOFILE, &more) != 0) ::setrlimit(RLIMIT_NOFILE, &files);
   }
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);

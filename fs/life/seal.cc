@@ -286,7 +286,7 @@ void Sealer::pass() {
       }
     }
     std::uint64_t sealed = 0;
-    for (const SealCandidate& file : batch) {
+    for (SealCandidate& file : batch) {
       if (out_of_time()) {
         first_left = std::min(first_left, file.inode->number);
         continue;

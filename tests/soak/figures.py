@@ -25,8 +25,8 @@ FIGURES = [
            "fragments of the allocator, and bounded memories that fill up slowly: the history of "
            "drops (8 MiB), verified files (6); in the short run also catalog and order. At most: "
            "the catalog's 32, the rings' 16, the order's 18, these, and 80 of the program's own"),
-    Figure("descriptors", 1, 0, 72, 256,
-           "the sealer has up to 64 files open at a time, all through the quarter or never; and "
+    Figure("descriptors", 1, 0, 520, 704,
+           "the sealer has up to 512 files open at a time, all through the quarter or never; and "
            "what is being opened"),
     Figure("tables", 1, 0, 32, 256, "table files of the database come and go; 256 are kept open"),
     Figure("threads", 1, 0, 2, None, "io_uring may have workers of its own for a while"),
