@@ -9,6 +9,8 @@
 #include "backend/base/clock.h"
 #include "backend/base/duplicate_fd.h"
 #include "backend/base/log.h"
+#include "backend/pool/pool_format.h"
+#include "backend/pool/pool_path.h"
 #include "fs/life/drop.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
@@ -59,9 +61,18 @@ std::optional<PoolFiles::Question> PoolFiles::to_ask(InodeNumber directory,
   if (!dentry.ok()) return std::nullopt;
   if (*dentry) return to_check(directory, name, **dentry);
   const std::optional<SharedName> shared = shared_name(core_.knowledge, directory, name);
-  if (!shared || service_.misses().holds(shared->path_hash, monotonic_now()))
-    return std::nullopt;
+  if (!shared || is_known_missing(*shared)) return std::nullopt;
   return Question{.shared = *shared, .standing = nullptr, .copy = {}};
+}
+
+// Or a directory above: it was made here, after the server had been asked. Who makes it there tells of it.
+bool PoolFiles::is_known_missing(const SharedName& shared) {
+  const std::int64_t now = monotonic_now();
+  if (service_.misses().holds(shared.path_hash, now)) return true;
+  for (std::string_view path = split_pool_path(shared.path).first; !path.empty();
+       path = split_pool_path(path).first)
+    if (service_.misses().holds(pool_path_hash(path), now)) return true;
+  return false;
 }
 
 // Of a file that is here and on the pool: others may have removed or replaced it while nothing was heard of them. A

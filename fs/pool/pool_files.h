@@ -95,6 +95,7 @@ class PoolFiles {
   static constexpr std::chrono::milliseconds kTouchDeadline{5000};
 
   [[nodiscard]] std::optional<Question> to_ask(InodeNumber directory, std::string_view name);
+  [[nodiscard]] bool is_known_missing(const SharedName& shared);
   [[nodiscard]] std::optional<Question> to_check(InodeNumber directory, std::string_view name,
                                                  const DentryRecord& dentry);
   void check_owner(Inode& inode);

@@ -10,6 +10,7 @@
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
 #include "backend/base/priority.h"
+#include "backend/pool/pool_format.h"
 #include "backend/pool/pool_path.h"
 #include "backend/pool/pool_sweep.h"
 #include "fs/life/drop.h"
@@ -455,8 +456,15 @@ Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch
       [sent, node = service_.node()](PoolSession& session, Deadline until) {
         return prepare_publication(session, sent->source(), node, sent->number, until);
       });
-  if (prepared.ok())
+  if (prepared.ok()) {
     tries_.prepared(file.object, sent->number, prepared->status.fileid, prepared->standing);
+    // Before what is in them: who was told by the server that there is none believes it of all below.
+    for (const MadeDirectory& made : prepared->made)
+      service_.tell({.change = PoolChange::kPublished,
+                     .path_hash = pool_path_hash(made.path),
+                     .fileid = made.fileid,
+                     .size = 0});
+  }
   if (!batch.wait_for_turn(ticket)) return Outcome::kLater;
   if (!file.shared.is_block) replaced_.begin(file.shared.path_hash, file.inode->number);
   // From here on whoever takes the name away knows what to take away there.

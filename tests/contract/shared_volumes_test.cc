@@ -96,6 +96,27 @@ TEST_P(SharedVolumes, WhatOneStoresAllFind) {
   EXPECT_EQ(0U, b_.counts().published);
 }
 
+// A runtime that asks for a block, makes the directories for it, and renames it to a name that the kernel looks up.
+TEST_P(SharedVolumes, WhatIsBelowADirectoryThatIsNotThereIsNotAskedFor) {
+  EXPECT_FALSE(b_.finds("d"));
+  const InodeNumber d = b_->mkdir(kRootInode, "d");
+  const InodeNumber e = b_->mkdir(d, "e");
+  const std::uint64_t asked = b_.counts().asked;
+  EXPECT_EQ(1U, asked);
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(b_.finds("d/e/" + block_name(i)));
+  EXPECT_EQ(asked, b_.counts().asked);
+
+  // Others may make it there, and put something in it, or this node itself: then it is asked for.
+  const InodeNumber other = a_->mkdir(a_->mkdir(kRootInode, "d"), "e");
+  a_->store_file(other, block_name(1), "bytes");
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_.read("d/e/" + block_name(1)) == "bytes"; }));
+  b_->store_file(e, block_name(2), "more");
+  EXPECT_TRUE(TestVolume::wait_for([&] { return a_.read("d/e/" + block_name(2)) == "more"; }));
+  a_->store_file(other, block_name(3), "after it");
+  EXPECT_TRUE(
+      TestVolume::wait_for([&] { return b_.read("d/e/" + block_name(3)) == "after it"; }));
+}
+
 TEST_P(SharedVolumes, WhatIsTakenAwayIsGoneEverywhere) {
   a_->store_file(kRootInode, "f", "bytes");
   ASSERT_TRUE(TestVolume::wait_for([&] { return b_.read("f") == "bytes"; }));
