@@ -280,6 +280,9 @@ void add_pool(Text& text, const PoolStatusReport& pool) {
   text.one("pool_to_remove_names", "gauge",
            "Names that are still to be taken away on the pool; 1000: or more.",
            counts.to_remove);
+  text.one("pool_owners_to_tell", "gauge",
+           "Files whose owner or mode is still to be told of on the pool; 1000: or more.",
+           counts.owners_to_tell);
 }
 
 }  // namespace

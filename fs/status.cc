@@ -173,6 +173,7 @@ json pool_json(const PoolStatusReport& pool) {
       {"stopped_for", reason_json(pool.counts.stopped_for)},
       {"to_publish", pool.counts.to_publish},
       {"to_remove", pool.counts.to_remove},
+      {"owners_to_tell", pool.counts.owners_to_tell},
       {"queued", pool.counts.queued},
       {"queued_bytes", pool.counts.queued_bytes},
       {"skipped", pool.counts.skipped}};
@@ -244,6 +245,20 @@ void complain(std::vector<std::string>& complaints, std::uint64_t count,
   }
 }
 
+// The line of the pool says why.
+void complain_of_pool(std::vector<std::string>& complaints, const json& pool) {
+  if (pool.empty()) return;
+  if (!text_of(pool, "refused").empty()) {
+    complaints.push_back("the pool is not used");
+  } else if (pool.value("up", json()) != true) {
+    complaints.push_back("the pool is down");
+  } else if (pool.value("joined", json()) != true && !text_of(pool, "not_joined_for").empty()) {
+    complaints.push_back("the pool is not joined");
+  }
+  if (!text_of(pool, "stopped_for").empty())
+    complaints.push_back("write-back to the pool has stopped");
+}
+
 // What a person should know first.
 std::vector<std::string> complaints_of(const json& status) {
   std::vector<std::string> complaints;
@@ -273,6 +288,7 @@ std::vector<std::string> complaints_of(const json& status) {
     complaints.push_back(
         fmt::format("the disk of the state directory is full ({} free): only removals work",
                     format_size(count_of(status, "state_free"))));
+  complain_of_pool(complaints, object_of(status, "pool"));
   if (text_of(status, "phase") == "stopping") complaints.push_back("stopping");
   return complaints;
 }
@@ -477,6 +493,10 @@ void add_pool(std::string& out, const json& status) {
         "              still to do there: {}{} files to publish, {}{} names to remove\n",
         grouped(files), files == most ? " or more" : "", grouped(names),
         names == most ? " or more" : "");
+  if (const std::uint64_t owners = count_of(pool, "owners_to_tell"); owners > 0)
+    out += fmt::format("              still to tell there: owners or modes of {}{} {}\n",
+                       grouped(owners), owners == most ? " or more" : "",
+                       owners == 1 ? "file" : "files");
   if (const std::string why = text_of(pool, "stopped_for"); !why.empty())
     out += fmt::format("              write-back has stopped: {}\n", why);
   if (const std::uint64_t skipped = count_of(pool, "skipped"); skipped > 0)

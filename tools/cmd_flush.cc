@@ -61,7 +61,8 @@ std::string reason_of(const Left& left) {
 
 void show_progress(const Left& left) {
   static const bool is_terminal = ::isatty(STDERR_FILENO) == 1;
-  if (is_terminal) fmt::print(stderr, "\r\033[Kto be published: {}", text_of(left));
+  if (is_terminal)
+    fmt::print(stderr, "\r\033[Kto be published: {}{}", text_of(left), reason_of(left));
 }
 
 void end_progress() {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/base/clock.h"
 #include "backend/base/crc32c.h"
 #include "backend/pool/pool_path.h"
 
@@ -374,8 +375,12 @@ Result<std::optional<PoolSums>> read_sums(PoolSession& session, std::uint64_t fi
 Result<std::optional<PoolSums>> find_sums(PoolSession& session, const PoolStatus& status,
                                           Deadline deadline) {
   std::optional<PoolSums> sums = TRY(read_sums(session, status.fileid, deadline));
-  if (sums && (sums->size != status.size || sums->mtime != status.mtime)) sums.reset();
-  return sums;
+  if (!sums || (sums->size == status.size && sums->mtime == status.mtime)) return sums;
+  // Cut or grown, and nobody wrote to it. Where times have whole seconds only, somebody may have within one.
+  const bool is_same_time = sums->mtime == status.mtime && status.mtime % kNanosPerSecond != 0;
+  if (is_same_time && sums->speaks_of_bytes())
+    return fail(EILSEQ, "pool: a file is not as long as what was published");
+  return std::optional<PoolSums>{};
 }
 
 Result<std::optional<PoolSums>> find_directory_owner(PoolSession& session,

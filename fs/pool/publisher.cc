@@ -724,6 +724,9 @@ void Publisher::add_counts(PoolCounts& counts) const {
   if (const auto names = core_.catalog.list_tombstones({}, PoolCounts::kMostCounted);
       names.ok())
     counts.to_remove = names->size();
+  if (const auto owners = core_.catalog.list_owner_changes({}, PoolCounts::kMostCounted);
+      owners.ok())
+    counts.owners_to_tell = owners->size();
 }
 
 }  // namespace kvcachefs

@@ -432,6 +432,31 @@ TEST_P(PoolTransfer, AFileWithDamagedChecksumsIsNotReadAndIsReplaced) {
   EXPECT_TRUE(copy.bytes() == local.bytes());
 }
 
+// Its size is not the record's, and nobody wrote to it: it is not one that somebody has put there.
+TEST_P(PoolTransfer, WhatIsNotAsLongAsItWasIsDamaged) {
+  const Local local(random_bytes(400'000));
+  const Local copy;
+  std::uint64_t number = 0;
+  for (const off_t size : {399'999, 0, 400'001}) {
+    SCOPED_TRACE(size);
+    // It replaces the damaged one.
+    const Result<Published> published = put(local, "block", ++number);
+    ASSERT_OK(published);
+    EXPECT_FALSE(published->is_duplicate);
+    struct stat before {};
+    ASSERT_EQ(0, ::stat(below("block").c_str(), &before));
+    ASSERT_EQ(0, ::truncate(below("block").c_str(), size));
+    const timespec times[2] = {before.st_atim, before.st_mtim};
+    ASSERT_EQ(0, ::utimensat(AT_FDCWD, below("block").c_str(), times, 0));
+    EXPECT_ERROR(EILSEQ, get("block", copy));
+  }
+  // Who writes it anew says so by its time.
+  std::ofstream(below("block")) << "theirs";
+  const Local theirs;
+  EXPECT_OK(get("block", theirs));
+  EXPECT_EQ("theirs", theirs.bytes());
+}
+
 TEST_P(PoolTransfer, WhatWasFoundIsFetchedWithoutAnotherLook) {
   const Local local(random_bytes(3 * PoolSession::kMostAtOnce));
   ASSERT_OK(put(local, "block", 1));

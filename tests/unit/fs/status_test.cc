@@ -70,9 +70,11 @@ TEST(Status, SaysHowThePoolIs) {
     ASSERT_TRUE(text.ok());
     EXPECT_NE(std::string::npos, text->find(what)) << *text;
   };
+  says("/mnt: the pool is down\n");
   says("nfs://filer/kv: down for ");
   says("pool: no answer");
   report.pool->health.up = true;
+  says("/mnt: healthy\n");
   says("nfs://filer/kv: joining");
   report.pool->service.joining = fail(EACCES, "pool: MKDIR");
   says("nfs://filer/kv: not joined yet: pool: MKDIR: Permission denied");
@@ -81,7 +83,13 @@ TEST(Status, SaysHowThePoolIs) {
   report.pool->counts.to_publish = PoolCounts::kMostCounted;
   says("nfs://filer/kv: up, 3 nodes");
   says("1,000 or more files to publish, 0 names to remove");
+  says("/mnt: healthy\n");
+  report.pool->counts.owners_to_tell = 2;
+  report.pool->counts.stopped_for = fail(EROFS, "pool: CREATE");
+  says("still to tell there: owners or modes of 2 files\n");
+  says("/mnt: write-back to the pool has stopped\n");
   report.pool->service.refused = fail(EPROTONOSUPPORT, "pool: of another format");
+  says("/mnt: the pool is not used; write-back to the pool has stopped\n");
   says("not used: pool: of another format");
 }
 
