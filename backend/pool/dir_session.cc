@@ -179,7 +179,8 @@ class DirSession : public PoolSession {
   }
 
   Result<PoolRead> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
-                              const PoolSink& sink, Deadline deadline) override {
+                              const PoolSink& sink, PoolPace /*pace*/,
+                              Deadline deadline) override {
     std::vector<std::byte> part(
         static_cast<std::size_t>(std::min<std::uint64_t>(size, kMostAtOnce)));
     const int fd = TRY(fd_of(file));

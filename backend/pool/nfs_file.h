@@ -33,6 +33,12 @@ inline nfs_fh3 raw(const NfsHandle& handle) noexcept {
   return raw;
 }
 
+// What stands at a path.
+struct NfsFound {
+  NfsHandle handle;
+  PoolStatus status;
+};
+
 class NfsFile : public PoolFile {
  public:
   NfsFile(NfsHandle handle, const PoolStatus& status) : handle_(std::move(handle)) {

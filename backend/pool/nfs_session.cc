@@ -27,13 +27,9 @@ constexpr std::size_t kListedAtOnce = 64 * 1024;  // bytes of a READDIR
 constexpr std::size_t kLeastAtOnce = 4096;
 
 using Handle = NfsHandle;
+using Found = NfsFound;
 
 NfsFile& of(PoolFile& file) noexcept { return static_cast<NfsFile&>(file); }
-
-struct Found {
-  Handle handle;
-  PoolStatus status;
-};
 
 class NfsSession : public PoolSession {
  public:
@@ -98,7 +94,7 @@ class NfsSession : public PoolSession {
   }
 
   Result<PoolRead> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
-                              const PoolSink& sink, Deadline deadline) override;
+                              const PoolSink& sink, PoolPace pace, Deadline deadline) override;
   Result<PoolFilePtr> create(std::string_view path, std::uint32_t mode,
                              Deadline deadline) override;
   Result<void> write_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
@@ -163,8 +159,8 @@ class NfsSession : public PoolSession {
       const std::function<bool(const PoolEntry&, const PoolStatus&)>& visit, Deadline deadline);
   // Puts a piece on its way; the request is to be told of its answer.
   using Start = std::function<Result<void>(Piece, std::shared_ptr<PoolGovernor::Request>)>;
-  Result<void> transfer(PoolWay way, std::uint64_t size, std::size_t most, const Start& start,
-                        Deadline deadline);
+  Result<void> transfer(PoolWay way, std::uint64_t size, std::size_t most,
+                        const std::size_t& depth, const Start& start, Deadline deadline);
   // Both: what the file is after them, where the server says it; of send(), where it was one request.
   Result<std::optional<PoolStatus>> send(PoolFile& file, std::uint64_t offset,
                                          std::uint64_t size, const PoolFill& fill,
@@ -304,15 +300,16 @@ Result<void> NfsSession::check_root(Deadline deadline) {
 
 // ---- bytes
 
-// Cuts `size` bytes into pieces of `most`, and has `start` put each on its way, as many as the governor lets; what is to be
-// done once more comes back by `left_`.
+// Cuts `size` bytes into pieces of `most`, and has `start` put each on its way, `depth` at a time and as many as the governor
+// lets; what is to be done once more comes back by `left_`.
 Result<void> NfsSession::transfer(PoolWay way, std::uint64_t size, std::size_t most,
-                                  const Start& start, Deadline deadline) {
+                                  const std::size_t& depth, const Start& start,
+                                  Deadline deadline) {
   left_.clear();
   failure_.reset();
   std::uint64_t next = 0;
   while (true) {
-    while (!failure_ && connection_.under_way() < kDepth && (!left_.empty() || next < size)) {
+    while (!failure_ && connection_.under_way() < depth && (!left_.empty() || next < size)) {
       const Piece piece = left_.empty() ? Piece{.at = next,
                                                 .size = static_cast<std::size_t>(
                                                     std::min<std::uint64_t>(most, size - next))}
@@ -336,8 +333,12 @@ Result<void> NfsSession::transfer(PoolWay way, std::uint64_t size, std::size_t m
 }
 
 Result<PoolRead> NfsSession::read_parts(PoolFile& file, std::uint64_t offset,
-                                        std::uint64_t size, const PoolSink& sink,
+                                        std::uint64_t size, const PoolSink& sink, PoolPace pace,
                                         Deadline deadline) {
+  const bool is_patient = pace == PoolPace::kPatient;
+  const std::size_t most =
+      is_patient ? std::min(most_read_, governor_->patient().piece()) : most_read_;
+  std::size_t depth = is_patient ? PatientReads::kFew : kDepth;
   std::uint64_t end = size;
   bool is_as_opened = true;
   const auto arrived = [&](Piece piece, const READ3res& answer) -> Result<void> {
@@ -363,7 +364,7 @@ Result<PoolRead> NfsSession::read_parts(PoolFile& file, std::uint64_t offset,
     return {};
   };
   TRY(transfer(
-      PoolWay::kRead, size, most_read_,
+      PoolWay::kRead, size, most, depth,
       [&](Piece piece, std::shared_ptr<PoolGovernor::Request> request) {
         return connection_.send(
             [&](rpc_context* rpc, void* call) {
@@ -373,9 +374,12 @@ Result<PoolRead> NfsSession::read_parts(PoolFile& file, std::uint64_t offset,
               args.count = static_cast<count3>(piece.size);
               return rpc_nfs3_read_async(rpc, NfsConnection::answer_to, &args, call);
             },
-            [this, piece, &arrived, request = std::move(request)](const void* result) {
+            [this, piece, &arrived, &depth, is_patient,
+             request = std::move(request)](const void* result) {
               if (result == nullptr) return;
-              request->answered(piece.size == most_read_);
+              const auto took = request->answered(piece.size == most_read_);
+              if (is_patient)
+                depth = governor_->patient().after(depth, kDepth, piece.size, took);
               // After a failure nobody wants what is still on its way.
               if (failure_) return;
               const Result<void> taken = arrived(piece, *static_cast<const READ3res*>(result));
@@ -412,7 +416,7 @@ Result<std::optional<PoolStatus>> NfsSession::send(PoolFile& file, std::uint64_t
     return {};
   };
   TRY(transfer(
-      PoolWay::kWrite, size, most_written_,
+      PoolWay::kWrite, size, most_written_, kDepth,
       [&](Piece piece, std::shared_ptr<PoolGovernor::Request> request) -> Result<void> {
         const std::size_t own = free_buffers.back();
         std::vector<std::byte>& buffer = buffers_[own];

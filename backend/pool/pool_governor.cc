@@ -34,11 +34,7 @@ void PoolGovernor::answered(PoolWay way, std::uint64_t size, bool is_full, Clock
   Way& own = of(way);
   own.answered += size;
   if (is_full) {
-    if (now - own.turned >= kQuickestFor) {
-      own.quickest = {Clock::duration::max(), own.quickest[0]};
-      own.turned = now;
-    }
-    own.quickest[0] = std::min(own.quickest[0], took);
+    own.quickest.note(took, now);
     own.took.push_back(took);
   }
   if (own.answered >= own.limit && own.took.size() >= kLeastAnswers) look(own);
@@ -47,7 +43,7 @@ void PoolGovernor::answered(PoolWay way, std::uint64_t size, bool is_full, Clock
 void PoolGovernor::look(Way& own) {
   const auto late = own.took.begin() + static_cast<std::ptrdiff_t>(own.took.size() * 9 / 10);
   std::nth_element(own.took.begin(), late, own.took.end());
-  const auto quickest = std::min(own.quickest[0], own.quickest[1]);
+  const auto quickest = own.quickest.value();
   if (*late > kSlow && std::chrono::duration<double>(*late) >
                            kManyTimes * std::chrono::duration<double>(quickest)) {
     own.limit = std::max(own.limit / 2, kLeast);

@@ -17,6 +17,9 @@
 #include <mutex>
 #include <vector>
 
+#include "backend/pool/patient_reads.h"
+#include "backend/pool/quickest.h"
+
 namespace kvcachefs {
 
 enum class PoolWay : std::uint8_t { kRead, kWrite };
@@ -40,8 +43,10 @@ class PoolGovernor : public std::enable_shared_from_this<PoolGovernor> {
     Request(const Request&) = delete;
     Request& operator=(const Request&) = delete;
     // `is_full`: it was as large as requests are, so that it took as long as they take.
-    void answered(bool is_full, Clock::time_point now = Clock::now()) {
+    // How long that was.
+    Clock::duration answered(bool is_full, Clock::time_point now = Clock::now()) {
       governor_->answered(way_, size_, is_full, now - sent_, now);
+      return now - sent_;
     }
 
    private:
@@ -60,9 +65,10 @@ class PoolGovernor : public std::enable_shared_from_this<PoolGovernor> {
                                  Clock::time_point now = Clock::now());
 
   [[nodiscard]] std::uint64_t limit(PoolWay way) const;
+  // Of what nobody waits for, which is within the limit, too.
+  PatientReads& patient() noexcept { return patient_; }
 
  private:
-  static constexpr std::chrono::seconds kQuickestFor{30};
   static constexpr std::size_t kLeastAnswers = 4;
 
   struct Way {
@@ -71,9 +77,7 @@ class PoolGovernor : public std::enable_shared_from_this<PoolGovernor> {
     bool held_back = false;  // since the limit was looked at last
     std::uint64_t answered = 0;
     std::vector<Clock::duration> took;  // of full requests, the same
-    // The quickest answer of the present half minute and of the one before.
-    std::array<Clock::duration, 2> quickest = {Clock::duration::max(), Clock::duration::max()};
-    Clock::time_point turned{};
+    Quickest quickest = {};
   };
 
   void answered(PoolWay way, std::uint64_t size, bool is_full, Clock::duration took,
@@ -85,6 +89,7 @@ class PoolGovernor : public std::enable_shared_from_this<PoolGovernor> {
   const std::uint64_t most_;
   mutable std::mutex mutex_;
   std::array<Way, 2> ways_;  // under mutex_
+  PatientReads patient_;
 };
 
 }  // namespace kvcachefs

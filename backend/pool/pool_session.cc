@@ -13,7 +13,7 @@ Result<std::size_t> PoolSession::read(PoolFile& file, std::uint64_t offset,
                   out.begin() + static_cast<std::ptrdiff_t>(at - offset));
         return {};
       },
-      deadline));
+      PoolPace::kPrompt, deadline));
   return static_cast<std::size_t>(read.count);
 }
 

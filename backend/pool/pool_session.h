@@ -91,6 +91,9 @@ struct PoolRead {
   bool is_as_opened = false;
 };
 
+// Whether somebody waits for what is read. Where nobody does yet it is read so that others' requests need not wait for it.
+enum class PoolPace : std::uint8_t { kPrompt, kPatient };
+
 // When written bytes must be on the server's disk.
 enum class PoolWrite : std::uint8_t { kAtCommit, kNow };
 
@@ -122,7 +125,8 @@ class PoolSession {
   // Gives `sink` the `size` bytes from `offset` on, in parts of kMostAtOnce at most, in any order, each byte once. How
   // many there were: less only where the file ends.
   virtual Result<PoolRead> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
-                                      const PoolSink& sink, Deadline deadline) = 0;
+                                      const PoolSink& sink, PoolPace pace,
+                                      Deadline deadline) = 0;
   // The same into memory.
   Result<std::size_t> read(PoolFile& file, std::uint64_t offset, std::span<std::byte> out,
                            Deadline deadline);

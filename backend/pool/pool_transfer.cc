@@ -518,7 +518,8 @@ namespace {
 Result<bool> fetch_bytes(PoolSession& session, PoolFile& file, std::uint64_t offset,
                          std::uint64_t size, int fd, ChunkSums& sums,
                          const std::uint32_t* expected,
-                         const std::function<void(std::size_t)>& arrived, Deadline deadline) {
+                         const std::function<void(std::size_t)>& arrived, PoolPace pace,
+                         Deadline deadline) {
   const Error differs = fail(EILSEQ, "pool: a file is not what was published");
   const PoolRead read = TRY(session.read_parts(
       file, offset, size,
@@ -534,7 +535,7 @@ Result<bool> fetch_bytes(PoolSession& session, PoolFile& file, std::uint64_t off
           arrived(chunk);
         return {};
       },
-      deadline));
+      pace, deadline));
   if (read.count != size) return fail(EAGAIN, "pool: a file became shorter while it was read");
   for (std::size_t chunk = 0; chunk < sums.count(); ++chunk) {
     if (sums.knows(chunk)) continue;
@@ -561,12 +562,14 @@ Result<void> fetch_part(
       is_compared ? known.sums->chunk_crc32c.data() + first : nullptr;
   static_cast<void>(TRY(fetch_bytes(
       session, *known.file, offset, size, fd, sums, expected,
-      [&](std::size_t chunk) { arrived(first + chunk, sums.sums()[chunk]); }, deadline)));
+      [&](std::size_t chunk) { arrived(first + chunk, sums.sums()[chunk]); }, PoolPace::kPrompt,
+      deadline)));
   return {};
 }
 
 Result<Fetched> fetch(PoolSession& session, std::string_view path,
-                      std::optional<PoolKnown> known, int fd, Deadline deadline) {
+                      std::optional<PoolKnown> known, int fd, Deadline deadline,
+                      PoolPace pace) {
   Fetched fetched;
   if (known && known->file != nullptr) {
     fetched.file = std::move(known->file);
@@ -584,7 +587,8 @@ Result<Fetched> fetch(PoolSession& session, std::string_view path,
     return fail(EILSEQ, "pool: a record of checksums is of another size");
   const bool is_as_opened = TRY(fetch_bytes(
       session, *fetched.file, 0, size, fd, sums,
-      is_compared ? fetched.sums->chunk_crc32c.data() : nullptr, [](std::size_t) {}, deadline));
+      is_compared ? fetched.sums->chunk_crc32c.data() : nullptr, [](std::size_t) {}, pace,
+      deadline));
   fetched.chunk_crc32c = std::move(sums.sums());
   if (is_as_opened) return fetched;
   const PoolStatus now = TRY(session.status(*fetched.file, deadline));

@@ -150,7 +150,8 @@ struct Fetched {
 // not long ago, of the same file. Errors: ENOENT, EISDIR, EILSEQ (the bytes are not those of the checksums, or these are
 // damaged), EAGAIN (it was changed meanwhile), those of pread(2) and pwrite(2), and those of any call.
 [[nodiscard]] Result<Fetched> fetch(PoolSession& session, std::string_view path,
-                                    std::optional<PoolKnown> known, int fd, Deadline deadline);
+                                    std::optional<PoolKnown> known, int fd, Deadline deadline,
+                                    PoolPace pace = PoolPace::kPrompt);
 
 // A part of a file: writes its bytes to the same place of `fd`, open for reading, too, and calls `arrived` with each chunk
 // and its checksum as soon as it is there, on this thread. `known.file` is open; `offset` is where a chunk begins, and the

@@ -31,7 +31,7 @@ std::unique_ptr<EarlyLoad> EarlyLoad::begin(Core& core, PoolClient& client, Coun
   client.submit<Fetched>(
       PoolClass::kLoad, deadline,
       [path, found, arriving = load->arriving_](PoolSession& session, Deadline until) {
-        return fetch(session, path, found, arriving->fd.get(), until);
+        return fetch(session, path, found, arriving->fd.get(), until, PoolPace::kPatient);
       },
       [arriving = load->arriving_](Result<Fetched> fetched) {
         const std::lock_guard lock(arriving->mutex);

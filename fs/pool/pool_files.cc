@@ -273,7 +273,7 @@ Result<void> PoolFiles::adopt(InodeNumber directory, std::string_view name,
 
 // ---- bytes
 
-Result<void> PoolFiles::fetch(const InodePtr& inode) {
+Result<void> PoolFiles::fetch(const InodePtr& inode, PoolPace pace) {
   std::shared_ptr<Flight> flight;
   {
     std::unique_lock lock(mutex_);
@@ -285,7 +285,7 @@ Result<void> PoolFiles::fetch(const InodePtr& inode) {
     }
     flight = standing = std::make_shared<Flight>();
   }
-  const Result<void> outcome = fetch_once(inode);
+  const Result<void> outcome = fetch_once(inode, pace);
   if (!outcome.ok()) missed_.fetch_add(1, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   flight->outcome = outcome;
@@ -304,12 +304,12 @@ Result<PoolFiles::Standing> PoolFiles::standing_of(const InodePtr& inode) {
   return Standing{.copy = *copy, .path = shared->path};
 }
 
-Result<void> PoolFiles::fetch_once(const InodePtr& inode) {
+Result<void> PoolFiles::fetch_once(const InodePtr& inode, PoolPace pace) {
   if (!is_remote(*inode)) return {};
   const Standing standing = TRY(standing_of(inode));
   const PoolCopy& copy = standing.copy;
   if (is_large(copy.size)) return fetch_large(inode);
-  Load load = TRY(this->load(inode, standing));
+  Load load = TRY(this->load(inode, standing, pace));
   const std::uint32_t device = load.local.device;
   const PoolFilePtr used = load.fetched.ok() ? load.fetched->file : nullptr;
   const Result<void> settled = load.fetched.ok() ? settle(inode, copy, std::move(load.local),
@@ -323,7 +323,8 @@ Result<void> PoolFiles::fetch_once(const InodePtr& inode) {
   return miss_of(inode, standing, error);
 }
 
-Result<PoolFiles::Load> PoolFiles::load(const InodePtr& inode, const Standing& standing) {
+Result<PoolFiles::Load> PoolFiles::load(const InodePtr& inode, const Standing& standing,
+                                        PoolPace pace) {
   const PoolCopy& copy = standing.copy;
   std::optional<KnownFiles::Noted> noted = known_.take(inode->number, monotonic_now());
   if (noted && !is_of(copy, noted->known.status)) noted.reset();
@@ -346,7 +347,7 @@ Result<PoolFiles::Load> PoolFiles::load(const InodePtr& inode, const Standing& s
   Result<Fetched> fetched = fail(ENOSPC, "pool: there is no room for a file");
   if (core_.budget.make_room_for(local.device, copy.size, called))
     fetched = fetch_now(standing, noted ? std::optional(std::move(noted->known)) : std::nullopt,
-                        local.fd, load_deadline(called, copy.size));
+                        local.fd, load_deadline(called, copy.size), pace);
   return Load{.object = object, .local = std::move(local), .fetched = std::move(fetched)};
 }
 
@@ -355,14 +356,14 @@ Deadline PoolFiles::load_deadline(SteadyClock::time_point called, std::uint64_t 
 }
 
 Result<Fetched> PoolFiles::fetch_now(const Standing& standing, std::optional<PoolKnown> known,
-                                     const UniqueFd& local, Deadline deadline) {
+                                     const UniqueFd& local, Deadline deadline, PoolPace pace) {
   // Whoever hangs in a read may hold on to the file for longer than this call.
   const auto fd = std::make_shared<UniqueFd>(TRY(duplicate_fd(local.get())));
   return service_.client().call<Fetched>(
       PoolClass::kLoad, deadline,
-      [path = standing.path, copy = standing.copy, known = std::move(known), fd](
+      [path = standing.path, copy = standing.copy, known = std::move(known), fd, pace](
           PoolSession& session, Deadline until) -> Result<Fetched> {
-        Fetched out = TRY(kvcachefs::fetch(session, path, known, fd->get(), until));
+        Fetched out = TRY(kvcachefs::fetch(session, path, known, fd->get(), until, pace));
         if (!is_of(copy, out.status)) return fail(ESTALE, "pool: another file has the name");
         return out;
       });

@@ -52,8 +52,8 @@ class PoolFiles {
   InodePtr bring(InodeNumber directory, std::string_view name, bool loads);
 
   // The bytes of a remote file: waits for the pool. Success when they are here, by whomever. Errors: ENOENT (a miss:
-  // they cannot be had in time), EIO, ENOSPC.
-  Result<void> fetch(const InodePtr& inode);
+  // they cannot be had in time), EIO, ENOSPC. `pace`: who is the first to want them says it.
+  Result<void> fetch(const InodePtr& inode, PoolPace pace = PoolPace::kPrompt);
   // Nobody loads now what bring() has asked for.
   void end_early_load(InodeNumber inode) { known_.end_early_load(inode); }
   // Opens a remote file for reading while it comes. nullopt: its bytes are here by now. Waits for the pool to say what it
@@ -110,7 +110,7 @@ class PoolFiles {
                                               std::uint64_t size);
   Result<void> adopt(InodeNumber directory, std::string_view name, const SharedName& shared,
                      const PoolKnown& found);
-  Result<void> fetch_once(const InodePtr& inode);
+  Result<void> fetch_once(const InodePtr& inode, PoolPace pace);
   // Where a remote file stands.
   struct Standing {
     PoolCopy copy;
@@ -123,9 +123,9 @@ class PoolFiles {
     NewCopy local;
     Result<Fetched> fetched;
   };
-  Result<Load> load(const InodePtr& inode, const Standing& standing);
+  Result<Load> load(const InodePtr& inode, const Standing& standing, PoolPace pace);
   Result<Fetched> fetch_now(const Standing& standing, std::optional<PoolKnown> known,
-                            const UniqueFd& local, Deadline deadline);
+                            const UniqueFd& local, Deadline deadline, PoolPace pace);
   Result<FrameFetcher::Joined> join_flight(const InodePtr& inode);
   Result<void> fetch_large(const InodePtr& inode);
   // What became of a load that failed, for who opens the file.

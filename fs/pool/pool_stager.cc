@@ -63,7 +63,7 @@ void PoolStager::fetch(const Hint& hint) {
     if (files_.is_large((*inode)->record.stamp.size)) return;
   }
   // What cannot be had is a miss for who opens it.
-  static_cast<void>(files_.fetch(*inode).ok());
+  static_cast<void>(files_.fetch(*inode, PoolPace::kPatient).ok());
 }
 
 bool PoolStager::has_room() const {

@@ -488,7 +488,7 @@ class OddParts : public PoolSession {
   explicit OddParts(PoolSession& session) : session_(session) {}
 
   Result<PoolRead> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
-                              const PoolSink& sink, Deadline deadline) override {
+                              const PoolSink& sink, PoolPace pace, Deadline deadline) override {
     return session_.read_parts(
         file, offset, size,
         [&](std::uint64_t at, std::span<const std::byte> bytes) -> Result<void> {
@@ -499,7 +499,7 @@ class OddParts : public PoolSession {
           }
           return {};
         },
-        deadline);
+        pace, deadline);
   }
   Result<void> write_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
                            const PoolFill& fill, PoolWrite when, Deadline deadline) override {

@@ -74,7 +74,7 @@ class FakePoolSession : public PoolSession {
   Result<PoolStatus> status(PoolFile&, Deadline) override { return none(); }
   Result<PoolFilePtr> open(std::string_view, Deadline) override { return none(); }
   Result<PoolRead> read_parts(PoolFile&, std::uint64_t, std::uint64_t, const PoolSink&,
-                              Deadline) override {
+                              PoolPace, Deadline) override {
     return none();
   }
   Result<PoolFilePtr> create(std::string_view, std::uint32_t, Deadline) override {

@@ -70,8 +70,8 @@ class ForwardingPoolSession : public PoolSession {
   }
   Result<PoolSpace> space(Deadline deadline) override { return below_->space(deadline); }
   Result<PoolRead> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
-                              const PoolSink& sink, Deadline deadline) override {
-    return below_->read_parts(file, offset, size, sink, deadline);
+                              const PoolSink& sink, PoolPace pace, Deadline deadline) override {
+    return below_->read_parts(file, offset, size, sink, pace, deadline);
   }
 
  protected:

@@ -66,9 +66,9 @@ class GatedPoolSession : public ForwardingPoolSession {
       : ForwardingPoolSession(std::move(below)), gate_(std::move(gate)) {}
 
   Result<PoolRead> read_parts(PoolFile& file, std::uint64_t offset, std::uint64_t size,
-                              const PoolSink& sink, Deadline deadline) override {
+                              const PoolSink& sink, PoolPace pace, Deadline deadline) override {
     TRY(gate_->pass(offset, size, deadline));
-    return below_->read_parts(file, offset, size, sink, deadline);
+    return below_->read_parts(file, offset, size, sink, pace, deadline);
   }
 
  private:
