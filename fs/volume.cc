@@ -307,6 +307,11 @@ Result<void> Volume::rename(InodeNumber parent, std::string_view name, InodeNumb
                             std::string_view new_name, unsigned flags, const Caller& caller) {
   TRY(check_real(parent));
   TRY(check_real(new_parent, new_name));
+  if (parts_->pool_files) {
+    TRY(parts_->pool_files->check_movable(parent, name));
+    if ((flags & RENAME_EXCHANGE) != 0)
+      TRY(parts_->pool_files->check_movable(new_parent, new_name));
+  }
   if (!publish_is_slow())
     return unless_made_up(
         parts_->names.rename(parent, name, new_parent, new_name, flags, caller), parent, name);

@@ -174,6 +174,8 @@ Result<bool> is_of_earlier_try(PoolSession& session, const PoolSource& source,
                                const PoolStatus& standing, Deadline deadline) {
   const auto& files = source.earlier_files;
   if (std::find(files.begin(), files.end(), standing.fileid) == files.end()) return false;
+  // Its record may be that of the same bytes.
+  if (source.damaged != 0 && standing.fileid == source.damaged) return false;
   const Result<std::optional<PoolSums>> sums = find_sums(session, standing, deadline);
   if (!sums.ok() && sums.error().code != EILSEQ) return sums.error();
   return sums.ok() && *sums && **sums == sums_of(source, standing);

@@ -177,6 +177,11 @@ bool Files::is_remote(Inode& inode) {
   return inode.record.state == DataState::kRemote;
 }
 
+bool Files::has_no_name(Inode& inode) {
+  const std::lock_guard lock(inode.mutex);
+  return inode.record.nlink == 0;
+}
+
 Result<std::optional<Arrival>> Files::bring_bytes(const InodePtr& inode, int flags) {
   std::uint64_t size = 0;
   {
@@ -197,6 +202,9 @@ Result<std::optional<Arrival>> Files::bring_bytes(const InodePtr& inode, int fla
   if (!brought.ok() && only_reads &&
       (brought.error().code == ENOSPC || brought.error().code == EDQUOT))
     return fail(ENOENT, "there is no room for its bytes");
+  // The kernel looks it up once more then, and makes a new one where it was asked to.
+  if (!brought.ok() && !only_reads && brought.error().code == ENOENT && has_no_name(*inode))
+    return fail(ESTALE, "its name has gone with its bytes");
   return brought;
 }
 

@@ -41,6 +41,7 @@ class Files {
 
   // Its bytes are on the pool alone.
   static bool is_remote(Inode& inode);
+  static bool has_no_name(Inode& inode);
   Result<void> check_mapped(Inode& inode);
   // fdatasync, then the sticky marks (kInode...), all durable when it returns. `fd` is of the inode's
   // object.

@@ -312,7 +312,10 @@ Result<void> Namespace::put_on_pool(Renaming& call, bool moves) {
     const auto copy = TRY(core_.catalog.find_pool_copy(call.replaced->number));
     if (copy && copy->path_hash == call.shared_target->path_hash) {
       call.edit.remove_pool_copy(call.replaced->number, *copy);
-      call.edit.put_pool_copy(call.moved->number, *copy);
+      // Whose time is 0: none of its own bytes are there, whatever the record there says.
+      PoolCopy taken_over = *copy;
+      taken_over.mtime = 0;
+      call.edit.put_pool_copy(call.moved->number, taken_over);
     }
   }
   if (call.moved->is_file())

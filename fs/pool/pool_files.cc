@@ -14,7 +14,6 @@
 #include "fs/life/drop.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
-#include "fs/pool/owner_changes.h"
 
 namespace kvcachefs {
 namespace {
@@ -85,7 +84,7 @@ std::optional<PoolFiles::Question> PoolFiles::to_check(InodeNumber directory,
   if (!inode.ok()) return std::nullopt;
   if (dentry.type == DT_DIR) {
     check_owner(**inode);
-    return std::nullopt;
+    return to_find(directory, name, *inode);
   }
   const std::int64_t checked = (*inode)->pool_checked.load(std::memory_order_relaxed);
   const bool is_fresh = monotonic_now() - checked < kHoldsUnfollowed;
@@ -110,6 +109,51 @@ std::optional<PoolFiles::Question> PoolFiles::to_check(InodeNumber directory,
     return std::nullopt;
   }
   return Question{.shared = *shared, .standing = *inode, .copy = **copy};
+}
+
+// Of a directory that was made here: others may have made it there. What is there stays where it is when this one is to be
+// renamed.
+std::optional<PoolFiles::Question> PoolFiles::to_find(InodeNumber directory,
+                                                      std::string_view name,
+                                                      const InodePtr& inode) {
+  const auto copy = core_.catalog.find_pool_copy(inode->number);
+  if (!copy.ok() || *copy) return std::nullopt;
+  const std::optional<SharedName> shared = shared_name(core_.knowledge, directory, name);
+  if (!shared || is_known_missing(*shared)) return std::nullopt;
+  return Question{.shared = *shared, .standing = inode, .copy = {}};
+}
+
+// It is on the pool: a rename of it would leave there what is in it.
+void PoolFiles::note_directory(InodeNumber directory, std::string_view name, const Owner& owner,
+                               const Question& question, const PoolKnown& found) {
+  // Who is publishing the first file in it, maybe this node, has yet to say whose it is.
+  if (!found.sums) return;
+  Inode& inode = *question.standing;
+  {
+    const std::lock_guard lock(inode.mutex);
+    const auto dentry = core_.catalog.find_dentry(directory, name);
+    if (!dentry.ok() || !*dentry || (*dentry)->inode != inode.number) return;
+    Edit edit;
+    edit.put_pool_copy(inode.number,
+                       {.fileid = found.status.fileid, .path_hash = question.shared.path_hash});
+    if (const Result<void> put = core_.catalog.commit(std::move(edit)); !put.ok()) {
+      log_warn("pool: a directory was not noted path=\"{}\" errno={}", question.shared.path,
+               put.error().code);
+      return;
+    }
+  }
+  // Asked for again when it is looked up again.
+  if (!take_owner(core_, inode, owner, question.shared, *found.sums).ok())
+    inode.pool_checked.store(0);
+}
+
+Result<void> PoolFiles::check_movable(InodeNumber directory, std::string_view name) {
+  if (!service_.is_usable()) return {};
+  const auto dentry = TRY(core_.catalog.find_dentry(directory, name));
+  if (!dentry || dentry->type != DT_DIR) return {};
+  const InodePtr inode = TRY(core_.table.get(dentry->inode));
+  if (!to_find(directory, name, inode)) return {};
+  return fail(EXDEV, "pool: the directory may be there");
 }
 
 // Of what need not be asked for itself: whose it is may have been changed while nothing was heard of the others.
@@ -142,6 +186,14 @@ InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name, bool loa
     const auto tombstone = core_.catalog.find_tombstone(shared.path);
     if (!tombstone.ok()) return standing;
     if (!service_.misses().is_current(shared.path_hash, ticket)) continue;
+    if (standing != nullptr && !standing->is_file()) {
+      if (is_gone)
+        service_.misses().missed(shared.path_hash, ticket,
+                                 monotonic_now() + service_.miss_time().count());
+      else if (found->known.status.kind == PoolKind::kDirectory)
+        note_directory(directory, name, owner, *question, found->known);
+      return standing;
+    }
     if (standing != nullptr) {
       if (!is_gone && found->known.status.fileid == question->copy.fileid) {
         standing->pool_checked.store(monotonic_now(), std::memory_order_relaxed);

@@ -27,6 +27,7 @@
 #include "fs/pool/known_files.h"
 #include "fs/pool/owner_refresh.h"
 #include "fs/pool/pool_counts.h"
+#include "fs/pool/owner_changes.h"
 #include "fs/pool/pool_options.h"
 #include "fs/pool/replaced_names.h"
 #include "fs/pool/shared_name.h"
@@ -50,6 +51,9 @@ class PoolFiles {
   // pool. What goes wrong is a miss. The inode, if there is one, is to be held until it is looked up. `loads`: who asks for
   // a block may load it next; its bytes are asked for as soon as it is found.
   InodePtr bring(InodeNumber directory, std::string_view name, bool loads);
+  // Of a name that is to be renamed. Errors: EXDEV (a directory that may be on the pool, without being known to be), those
+  // of the catalog.
+  Result<void> check_movable(InodeNumber directory, std::string_view name);
 
   // The bytes of a remote file: waits for the pool. Success when they are here, by whomever. Errors: ENOENT (a miss:
   // they cannot be had in time), EIO, ENOSPC. `pace`: who is the first to want them says it.
@@ -96,6 +100,10 @@ class PoolFiles {
 
   [[nodiscard]] std::optional<Question> to_ask(InodeNumber directory, std::string_view name);
   [[nodiscard]] bool is_known_missing(const SharedName& shared);
+  [[nodiscard]] std::optional<Question> to_find(InodeNumber directory, std::string_view name,
+                                                const InodePtr& inode);
+  void note_directory(InodeNumber directory, std::string_view name, const Owner& owner,
+                      const Question& question, const PoolKnown& found);
   [[nodiscard]] std::optional<Question> to_check(InodeNumber directory, std::string_view name,
                                                  const DentryRecord& dentry);
   void check_owner(Inode& inode);

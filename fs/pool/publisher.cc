@@ -445,7 +445,7 @@ Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch
   file.sent->earlier = tries_.begin(file.object, file.sent->number);
   // It may have been noted by an earlier run.
   if (const auto noted = TRY(core_.catalog.find_pool_copy(file.inode->number));
-      noted && noted->path_hash == file.shared.path_hash)
+      noted && noted->path_hash == file.shared.path_hash && noted->mtime != 0)
     file.sent->earlier.files.push_back(noted->fileid);
   const auto deadline =
       SteadyClock::now() + kCallDeadline +

@@ -432,6 +432,31 @@ TEST_P(PoolTransfer, AFileWithDamagedChecksumsIsNotReadAndIsReplaced) {
   EXPECT_TRUE(copy.bytes() == local.bytes());
 }
 
+// The record of what stands there is that of the same bytes, and an earlier try may have put it there: it is damaged all the same.
+TEST_P(PoolTransfer, ADamagedBlockIsReplacedByWhoKnowsIt) {
+  const Local local(random_bytes(400'000));
+  const Result<Published> first = put(local, "block", 1);
+  ASSERT_OK(first);
+  struct stat before {};
+  ASSERT_EQ(0, ::stat(below("block").c_str(), &before));
+  {
+    std::fstream file(below("block"), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(300'000);
+    file.put(static_cast<char>(~local.bytes()[300'000]));
+  }
+  const timespec times[2] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(0, ::utimensat(AT_FDCWD, below("block").c_str(), times, 0));
+  PoolSource source = local.as("block");
+  source.earlier_files = {first->status.fileid};
+  source.damaged = first->status.fileid;
+  const Result<Published> again = publish(*session_, source, kNode, 2, soon());
+  ASSERT_OK(again);
+  EXPECT_EQ(first->status.fileid, again->replaced);
+  const Local copy;
+  EXPECT_OK(get("block", copy));
+  EXPECT_TRUE(copy.bytes() == local.bytes());
+}
+
 // Its size is not the record's, and nobody wrote to it: it is not one that somebody has put there.
 TEST_P(PoolTransfer, WhatIsNotAsLongAsItWasIsDamaged) {
   const Local local(random_bytes(400'000));

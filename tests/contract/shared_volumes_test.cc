@@ -428,6 +428,46 @@ TEST_P(SharedVolumes, TemporariesStayWhereTheyAre) {
   EXPECT_EQ("b's", b_.read(block_name(1) + ".tmp"));
 }
 
+// Both made it; what one has put there cannot be renamed by the other.
+TEST_P(SharedVolumes, ADirectoryThatIsOnThePoolByNowIsNotRenamed) {
+  const InodeNumber mine = b_->mkdir(kRootInode, "d");
+  b_->mkdir(mine, "p");
+  b_->mkdir(kRootInode, "own");
+  a_->store_file(a_->mkdir(a_->mkdir(kRootInode, "d"), "p"), "f", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.read("d/p/f") == "bytes"; }));
+  const auto rename = [&](InodeNumber from, const std::string& name) {
+    return (*b_)->rename(from, name, kRootInode, "renamed", 0, TestVolume::kRoot);
+  };
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_ERROR(EXDEV, rename(kRootInode, "d"));
+    EXPECT_ERROR(EXDEV, rename(mine, "p"));
+    EXPECT_TRUE(b_.finds("d/p"));
+  }
+  EXPECT_EQ("bytes", a_.read("d/p/f"));
+  EXPECT_FALSE(b_.finds("own/nothing"));
+  EXPECT_OK(rename(kRootInode, "own"));
+}
+
+// Bytes that are as they were, and whose record says so, are put there again all the same.
+TEST_P(SharedVolumes, ADamagedNameIsMendedByWhoStoresTheSame) {
+  const std::string bytes(400'000, 'x');
+  a_->store_file(kRootInode, "f", bytes);
+  ASSERT_TRUE(TestVolume::wait_for([&] { return a_.counts().published == 1; }));
+  struct stat before {};
+  ASSERT_EQ(0, ::stat(below("f").c_str(), &before));
+  {
+    std::fstream file(below("f"), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(300'000);
+    file.put('y');
+  }
+  const timespec times[2] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(0, ::utimensat(AT_FDCWD, below("f").c_str(), times, 0));
+  a_->store_file(kRootInode, "f.tmp", bytes);
+  EXPECT_OK((*a_)->rename(kRootInode, "f.tmp", kRootInode, "f", 0, TestVolume::kRoot));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return on_pool("f") == bytes; }));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_.read("f") == bytes; }));
+}
+
 TEST_P(SharedVolumes, ADamagedFileOfThePoolIsAMiss) {
   a_->store_file(kRootInode, "f", std::string(400'000, 'x'));
   ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("f"); }));

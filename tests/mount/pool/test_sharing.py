@@ -323,6 +323,30 @@ def test_a_wrong_pool_is_refused_with_a_reason(tmp_path):
         mount.close()
 
 
+def test_a_damaged_name_is_free_for_who_writes_it(pool):
+    """It is there until its bytes are asked for; then there is none, and a new one is made."""
+    ways = [os.O_WRONLY, os.O_WRONLY | os.O_TRUNC, os.O_RDWR, os.O_WRONLY | os.O_APPEND]
+    names = [f"{way}.json" for way in ways] + [block(number) for number in range(len(ways))]
+    with pools.node(pool, "a") as a, pools.node(pool, "b") as b:
+        pools.wait_until_joined(a, b)
+        for name in names:
+            store(a.mnt, name, b"x" * 5000)
+        pools.wait_until_published(a, len(names))
+        for name in names:
+            before = os.stat(pool.path(name))
+            with open(pool.path(name), "r+b") as file:
+                file.write(b"y")
+            os.utime(pool.path(name), ns=(before.st_atime_ns, before.st_mtime_ns))
+        for name, way in zip(names, 2 * ways):
+            fd = os.open(os.path.join(b.mnt, name), way | os.O_CREAT, 0o644)
+            try:
+                assert os.fstat(fd).st_size == 0, (name, way)
+                os.write(fd, b"anew")
+            finally:
+                os.close(fd)
+            assert load(os.path.join(b.mnt, name)) == b"anew"
+
+
 def test_the_pool_command(pool):
     def ask(*words):
         return a.cli("pool", *words, pool.uri)
