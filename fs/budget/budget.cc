@@ -260,17 +260,20 @@ void Budget::wait_for_room(std::uint32_t device, std::chrono::steady_clock::time
                         [&] { return of.exhausted || !is_below_low(device); });
 }
 
-bool Budget::has_room_for(std::uint32_t device, std::uint64_t bytes) const {
+bool Budget::has_room(std::uint32_t device) const {
   const std::lock_guard lock(mutex_);
-  return device >= of_.size() || !of_[device].looked ||
-         room_now(device) >= static_cast<std::int64_t>(bytes);
+  return device >= of_.size() || room_now(device) >= 0;
 }
 
-bool Budget::make_room_for(std::uint32_t device, std::uint64_t bytes,
-                           std::chrono::steady_clock::time_point called) {
+bool Budget::make_room(std::uint32_t device, std::chrono::steady_clock::time_point called) {
   if (on_writer) on_writer();
   if (is_short(device)) wait_for_room(device, called);
-  return has_room_for(device, bytes);
+  return has_room(device);
+}
+
+bool Budget::can_hold(std::uint32_t device, std::uint64_t bytes) const {
+  const DeviceRoom room = room_on(device);
+  return room.room.budget == 0 || bytes + room.usage.kept <= room.room.budget;
 }
 
 void Budget::announce() { room_made_.notify_all(); }

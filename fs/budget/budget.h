@@ -78,12 +78,14 @@ class Budget {
   [[nodiscard]] bool is_short(std::uint32_t device) const;
   // Waits until there is room, nothing more can be evicted, or kLongestWait is over since `called`.
   void wait_for_room(std::uint32_t device, std::chrono::steady_clock::time_point called);
-  // Whether so many bytes fit by now, headroom included.
-  [[nodiscard]] bool has_room_for(std::uint32_t device, std::uint64_t bytes) const;
-  // The same of what is written by us, as loads are: the evictor is awake meanwhile, and where it is short of room it is
-  // waited for as above.
-  [[nodiscard]] bool make_room_for(std::uint32_t device, std::uint64_t bytes,
-                                   std::chrono::steady_clock::time_point called);
+  // Whether all that is counted fits by now, headroom included.
+  [[nodiscard]] bool has_room(std::uint32_t device) const;
+  // The same of what is written by us, as loads are, and was counted as usage() before: the evictor is awake meanwhile, and
+  // where it is short of room it is waited for as above.
+  [[nodiscard]] bool make_room(std::uint32_t device,
+                               std::chrono::steady_clock::time_point called);
+  // Whether so many bytes would fit beside what must stay.
+  [[nodiscard]] bool can_hold(std::uint32_t device, std::uint64_t bytes) const;
   // Grows whenever the filesystem below was seen so full that writes may have failed unseen.
   [[nodiscard]] std::uint64_t danger(std::uint32_t device) const;
   [[nodiscard]] DeviceRoom room_on(std::uint32_t device) const;

@@ -24,9 +24,9 @@ std::unique_ptr<EarlyLoad> EarlyLoad::begin(Core& core, PoolClient& client, Coun
   std::unique_ptr<EarlyLoad> load(new EarlyLoad(core, count, *object, std::move(*local)));
   const std::uint32_t device = load->local_->device;
   Result<UniqueFd> fd = duplicate_fd(load->local_->fd.get());
-  if (!fd.ok() || core.budget.is_short(device) ||
-      !core.budget.has_room_for(device, found.status.size))
-    return nullptr;
+  if (!fd.ok() || !core.budget.can_hold(device, found.status.size)) return nullptr;
+  load->count_bytes(device, found.status.size);
+  if (core.budget.is_short(device) || !core.budget.has_room(device)) return nullptr;
   load->arriving_->fd = std::move(*fd);
   client.submit<Fetched>(
       PoolClass::kLoad, deadline,
@@ -41,9 +41,17 @@ std::unique_ptr<EarlyLoad> EarlyLoad::begin(Core& core, PoolClient& client, Coun
   return load;
 }
 
+// As a file that is being written: others ask for room at the same time. It has no inode, but an id of the same series
+// (Catalog::next_id()).
+void EarlyLoad::count_bytes(std::uint32_t device, std::uint64_t size) {
+  core_.budget.usage().made(object_, device, 0);
+  core_.budget.usage().measured(object_, size);
+}
+
 EarlyLoad::~EarlyLoad() {
   if (!local_) return;
   count_.fetch_sub(1);
+  core_.budget.usage().reaped(object_, object_);
   if (const Result<void> removed = core_.devices->at(local_->device).remove(object_);
       !removed.ok())
     log_warn("pool: a backing file was not removed object={} errno={}", object_,
@@ -63,6 +71,7 @@ Result<Fetched> EarlyLoad::wait() {
 
 NewCopy EarlyLoad::take() {
   count_.fetch_sub(1);
+  core_.budget.usage().reaped(object_, object_);
   return std::move(*std::exchange(local_, std::nullopt));
 }
 

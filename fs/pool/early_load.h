@@ -38,7 +38,7 @@ class EarlyLoad {
   Result<Fetched> wait();
 
   [[nodiscard]] ObjectId object() const noexcept { return object_; }
-  // The backing file is the caller's from here on.
+  // The backing file is the caller's from here on, and his to count.
   NewCopy take();
 
  private:
@@ -52,6 +52,8 @@ class EarlyLoad {
 
   EarlyLoad(Core& core, Count& count, ObjectId object, NewCopy&& local)
       : core_(core), count_(count), object_(object), local_(std::move(local)) {}
+
+  void count_bytes(std::uint32_t device, std::uint64_t size);
 
   Core& core_;
   Count& count_;

@@ -64,10 +64,9 @@ Result<FrameFetcher::Joined> FrameFetcher::begin(const InodePtr& inode, const Po
                                                  const std::string& path, PoolKnown&& known) {
   const ObjectId object = TRY(core_.catalog.next_id());
   NewCopy local = TRY(core_.devices->create_copy(object));
-  const DeviceRoom room = core_.budget.room_on(local.device);
   Result<Joined> outcome = fail(ENOENT, "pool: the file is not there alone any more");
   bool is_new = false;
-  if (room.room.budget > 0 && copy.size + room.usage.kept > room.room.budget) {
+  if (!core_.budget.can_hold(local.device, copy.size)) {
     outcome = fail(ENOSPC, "pool: a file is larger than there can be room for");
   } else if (::ftruncate(local.fd.get(), static_cast<off_t>(copy.size)) != 0) {
     outcome = fail_errno("size of a backing file");

@@ -389,18 +389,25 @@ Result<PoolFiles::Load> PoolFiles::load(const InodePtr& inode, const Standing& s
       fetched = fail(EILSEQ, "pool: a file is not what was published");
     if (fetched.ok()) fetched->sums = sums;
     Load load{.object = early.object(), .local = early.take(), .fetched = std::move(fetched)};
-    core_.budget.usage().made(inode->number, load.local.device, inode->tenant.load());
+    count_bytes(*inode, load.local.device, copy.size);
     return load;
   }
   const ObjectId object = TRY(core_.catalog.next_id());
   NewCopy local = TRY(core_.devices->create_copy(object));
-  core_.budget.usage().made(inode->number, local.device, inode->tenant.load());
+  const bool fits = core_.budget.can_hold(local.device, copy.size);
+  count_bytes(*inode, local.device, fits ? copy.size : 0);
   const auto called = SteadyClock::now();
   Result<Fetched> fetched = fail(ENOSPC, "pool: there is no room for a file");
-  if (core_.budget.make_room_for(local.device, copy.size, called))
+  if (fits && core_.budget.make_room(local.device, called))
     fetched = fetch_now(standing, noted ? std::optional(std::move(noted->known)) : std::nullopt,
                         local.fd, load_deadline(called, copy.size), pace);
   return Load{.object = object, .local = std::move(local), .fetched = std::move(fetched)};
+}
+
+// Before they are here: of several that ask for room at the same time each sees the others' bytes.
+void PoolFiles::count_bytes(const Inode& inode, std::uint32_t device, std::uint64_t size) {
+  core_.budget.usage().made(inode.number, device, inode.tenant.load());
+  core_.budget.usage().measured(inode.number, size);
 }
 
 Deadline PoolFiles::load_deadline(SteadyClock::time_point called, std::uint64_t size) {

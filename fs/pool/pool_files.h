@@ -25,9 +25,9 @@
 #include "fs/pool/damaged_files.h"
 #include "fs/pool/frame_fetcher.h"
 #include "fs/pool/known_files.h"
+#include "fs/pool/owner_changes.h"
 #include "fs/pool/owner_refresh.h"
 #include "fs/pool/pool_counts.h"
-#include "fs/pool/owner_changes.h"
 #include "fs/pool/pool_options.h"
 #include "fs/pool/replaced_names.h"
 #include "fs/pool/shared_name.h"
@@ -131,6 +131,7 @@ class PoolFiles {
     NewCopy local;
     Result<Fetched> fetched;
   };
+  void count_bytes(const Inode& inode, std::uint32_t device, std::uint64_t size);
   Result<Load> load(const InodePtr& inode, const Standing& standing, PoolPace pace);
   Result<Fetched> fetch_now(const Standing& standing, std::optional<PoolKnown> known,
                             const UniqueFd& local, Deadline deadline, PoolPace pace);

@@ -94,7 +94,11 @@ def test_a_flush_says_what_was_skipped_while_it_waited():
                        for number in range(6)]
         store(mount, block(6), content(6, KIB))
         flush = background.submit(mount.cli, "flush", "--timeout", "4s", mount.mnt)
-        kvmount.wait_until(lambda: pools.state(mount)["queued"] == 1, 60, "the flush to have it sealed")
+        try:
+            kvmount.wait_until(lambda: pools.state(mount)["queued"] == 1, 60,
+                               "the flush to have it sealed")
+        finally:
+            print(pools.state(mount), mount.status()["counts"])
         for fd in descriptors:
             os.close(fd)
         done = flush.result(60)
