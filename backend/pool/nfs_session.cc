@@ -347,8 +347,7 @@ Result<PoolRead> NfsSession::read_parts(PoolFile& file, std::uint64_t offset,
     if (got.data.data_len != got.count || got.count > piece.size)
       return fail(EBADMSG, "pool: the server read more than was asked for");
     const std::optional<PoolStatus> after = status_of(got.file_attributes);
-    if (!after || after->size != file.status().size || after->mtime != file.status().mtime)
-      is_as_opened = false;
+    if (!after || !is_same_file(*after, file.status())) is_as_opened = false;
     if (got.count > 0)
       TRY(sink(offset + piece.at,
                std::as_bytes(std::span<const char>(got.data.data_val, got.count))));

@@ -58,6 +58,12 @@ struct PoolSpace {
   std::uint64_t available = 0;
 };
 
+// Whether it is one file, and nobody has written to it in between.
+[[nodiscard]] inline bool is_same_file(const PoolStatus& one,
+                                       const PoolStatus& other) noexcept {
+  return one.fileid == other.fileid && one.size == other.size && one.mtime == other.mtime;
+}
+
 // A regular file of a pool, open by its handle: renaming it does not matter, removing it does (ESTALE).
 class PoolFile {
  public:

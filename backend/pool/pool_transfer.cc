@@ -549,6 +549,12 @@ Result<bool> fetch_bytes(PoolSession& session, PoolFile& file, std::uint64_t off
   return read.is_as_opened;
 }
 
+Result<void> check_same(PoolSession& session, PoolFile& file, const PoolStatus& opened,
+                        Deadline deadline) {
+  if (is_same_file(TRY(session.status(file, deadline)), opened)) return {};
+  return fail(EAGAIN, "pool: a file was changed while it was read");
+}
+
 }  // namespace
 
 Result<void> fetch_part(
@@ -562,10 +568,13 @@ Result<void> fetch_part(
     return fail(EILSEQ, "pool: a record of checksums is of another size");
   const std::uint32_t* const expected =
       is_compared ? known.sums->chunk_crc32c.data() + first : nullptr;
-  static_cast<void>(TRY(fetch_bytes(
+  const bool is_as_opened = TRY(fetch_bytes(
       session, *known.file, offset, size, fd, sums, expected,
       [&](std::size_t chunk) { arrived(first + chunk, sums.sums()[chunk]); }, PoolPace::kPrompt,
-      deadline)));
+      deadline));
+  // What is compared with nothing has to be what was found.
+  if (!is_compared && !is_as_opened)
+    TRY(check_same(session, *known.file, known.status, deadline));
   return {};
 }
 
@@ -592,10 +601,7 @@ Result<Fetched> fetch(PoolSession& session, std::string_view path,
       is_compared ? fetched.sums->chunk_crc32c.data() : nullptr, [](std::size_t) {}, pace,
       deadline));
   fetched.chunk_crc32c = std::move(sums.sums());
-  if (is_as_opened) return fetched;
-  const PoolStatus now = TRY(session.status(*fetched.file, deadline));
-  if (now.size != size || now.mtime != fetched.status.mtime)
-    return fail(EAGAIN, "pool: a file was changed while it was read");
+  if (!is_as_opened) TRY(check_same(session, *fetched.file, fetched.status, deadline));
   return fetched;
 }
 
