@@ -4,6 +4,7 @@
 
     None           passes everything on
     "flip"         one bit of the bytes of each READ is another
+    "other_number" the same, and LOOKUPs say that what they found has another file number
     "short"        READs give half of their bytes and say that the file ends there
     "wrong_file"   READs are answered with another file's bytes
     "old"          GETATTR and LOOKUP are answered as when they were first asked
@@ -27,6 +28,8 @@ NFS = 100003
 GETATTR, LOOKUP, READ = 1, 3, 6
 JUKEBOX = 10008
 ATTRIBUTES = 84  # bytes of a fattr3
+FILE_NUMBER = 52  # where it is in these
+SPOILED = ("flip", "short", "other_number")  # modes in which the bytes of READs are
 SLOW_BYTES_PER_S = 1024
 RESET = struct.pack("ii", 1, 0)  # of SO_LINGER
 BUFFER = 1 << 20
@@ -216,7 +219,11 @@ class Proxy:
                 self.changed += 1
                 # Without attributes, of whichever kind they are.
                 return reply[:at] + struct.pack(">I", JUKEBOX) + bytes(12)
-            if procedure == READ and self.mode in ("flip", "short") and _word(reply, at) == 0:
+            if procedure == LOOKUP and self.mode == "other_number" and _word(reply, at) == 0:
+                attributes = at + 8 + _padded(_word(reply, at + 4))
+                if _word(reply, attributes):
+                    reply[attributes + 4 + FILE_NUMBER] ^= 0x40
+            if procedure == READ and self.mode in SPOILED and _word(reply, at) == 0:
                 return self._spoil(reply, at + 4)
         return reply
 
@@ -242,7 +249,7 @@ class Proxy:
         if length < 2:
             return reply
         self.changed += 1
-        if self.mode == "flip":
+        if self.mode != "short":
             reply[at + 12 + self.chance.randrange(length)] ^= 1 << self.chance.randrange(8)
             return reply
         half = length // 2

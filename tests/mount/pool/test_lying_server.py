@@ -114,15 +114,15 @@ def test_a_listing_does_not_wait_for_a_server_that_stops(scene):
     kvmount.wait_until(lambda: len(os.listdir(scene.b.mnt)) == BLOCKS, 15, "all are listed")
 
 
-@pytest.mark.parametrize("mode", ["flip", "short", "wrong_file", "old", "busy", "slow", "stop",
-                                  "reset"])
+@pytest.mark.parametrize("mode", ["flip", "other_number", "short", "wrong_file", "old", "busy",
+                                  "slow", "stop", "reset"])
 def test_what_a_server_does_wrong_is_a_miss(scene, mode):
     before = scene.publish(0)
     assert scene.load_all(dict(list(before.items())[:2])) == 2
     scene.proxy.mode = mode
     wrong = scene.publish(100)
     scene.load_all(wrong)
-    if mode in ("flip", "short", "wrong_file", "busy"):
+    if mode in ("flip", "other_number", "short", "wrong_file", "busy"):
         assert scene.proxy.changed > 0
     # What is here is here.
     began = time.monotonic()
