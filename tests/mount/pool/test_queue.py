@@ -5,6 +5,7 @@ import errno
 import hashlib
 import os
 import platform
+import re
 import signal
 import threading
 import time
@@ -94,16 +95,16 @@ def test_a_flush_says_what_was_skipped_while_it_waited():
                        for number in range(6)]
         store(mount, block(6), content(6, KIB))
         flush = background.submit(mount.cli, "flush", "--timeout", "4s", mount.mnt)
-        try:
-            kvmount.wait_until(lambda: pools.state(mount)["queued"] == 1, 60,
-                               "the flush to have it sealed")
-        finally:
-            print(pools.state(mount), mount.status()["counts"])
+        # Whether the queue is looked at before that is chance.
+        kvmount.wait_until(lambda: mount.status()["counts"]["sealed_total"] > 0, 60,
+                           "the flush to have it sealed")
         for fd in descriptors:
             os.close(fd)
         done = flush.result(60)
         assert done.returncode == 1
-        assert "5 files skipped" in done.stderr, done.stderr
+        # One may have been before it began.
+        assert re.search("[45] files skipped", done.stderr), done.stderr
+        assert pools.state(mount)["skipped"] == 5
         pool.resume()
 
 
