@@ -277,15 +277,7 @@ TEST_P(PoolTransfer, DamageOnThePoolIsNoticed) {
   const Local local(random_bytes(kPoolChunk + 10));
   ASSERT_OK(put(local, "block", 1));
   // Bytes that change without their file's times, as a disk's do.
-  struct stat before {};
-  ASSERT_EQ(0, ::stat(below("block").c_str(), &before));
-  {
-    std::fstream file(below("block"), std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(100);
-    file.put(static_cast<char>(local.bytes()[100] ^ 4));
-  }
-  const timespec times[] = {before.st_atim, before.st_mtim};
-  ASSERT_EQ(0, ::utimensat(AT_FDCWD, below("block").c_str(), times, 0));
+  testing::damage_unseen(below("block"), 100);
   const Local copy;
   EXPECT_ERROR(EILSEQ, get("block", copy));
 }
@@ -437,15 +429,7 @@ TEST_P(PoolTransfer, ADamagedBlockIsReplacedByWhoKnowsIt) {
   const Local local(random_bytes(400'000));
   const Result<Published> first = put(local, "block", 1);
   ASSERT_OK(first);
-  struct stat before {};
-  ASSERT_EQ(0, ::stat(below("block").c_str(), &before));
-  {
-    std::fstream file(below("block"), std::ios::binary | std::ios::in | std::ios::out);
-    file.seekp(300'000);
-    file.put(static_cast<char>(~local.bytes()[300'000]));
-  }
-  const timespec times[2] = {before.st_atim, before.st_mtim};
-  ASSERT_EQ(0, ::utimensat(AT_FDCWD, below("block").c_str(), times, 0));
+  testing::damage_unseen(below("block"), 300'000);
   PoolSource source = local.as("block");
   source.earlier_files = {first->status.fileid};
   source.damaged = first->status.fileid;
@@ -468,11 +452,8 @@ TEST_P(PoolTransfer, WhatIsNotAsLongAsItWasIsDamaged) {
     const Result<Published> published = put(local, "block", ++number);
     ASSERT_OK(published);
     EXPECT_FALSE(published->is_duplicate);
-    struct stat before {};
-    ASSERT_EQ(0, ::stat(below("block").c_str(), &before));
-    ASSERT_EQ(0, ::truncate(below("block").c_str(), size));
-    const timespec times[2] = {before.st_atim, before.st_mtim};
-    ASSERT_EQ(0, ::utimensat(AT_FDCWD, below("block").c_str(), times, 0));
+    testing::change_unseen(below("block"),
+                           [&] { ASSERT_EQ(0, ::truncate(below("block").c_str(), size)); });
     EXPECT_ERROR(EILSEQ, get("block", copy));
   }
   // Who writes it anew says so by its time.

@@ -453,15 +453,7 @@ TEST_P(SharedVolumes, ADamagedNameIsMendedByWhoStoresTheSame) {
   const std::string bytes(400'000, 'x');
   a_->store_file(kRootInode, "f", bytes);
   ASSERT_TRUE(TestVolume::wait_for([&] { return a_.counts().published == 1; }));
-  struct stat before {};
-  ASSERT_EQ(0, ::stat(below("f").c_str(), &before));
-  {
-    std::fstream file(below("f"), std::ios::binary | std::ios::in | std::ios::out);
-    file.seekp(300'000);
-    file.put('y');
-  }
-  const timespec times[2] = {before.st_atim, before.st_mtim};
-  ASSERT_EQ(0, ::utimensat(AT_FDCWD, below("f").c_str(), times, 0));
+  testing::damage_unseen(below("f"), 300'000);
   a_->store_file(kRootInode, "f.tmp", bytes);
   EXPECT_OK((*a_)->rename(kRootInode, "f.tmp", kRootInode, "f", 0, TestVolume::kRoot));
   EXPECT_TRUE(TestVolume::wait_for([&] { return on_pool("f") == bytes; }));
@@ -471,15 +463,7 @@ TEST_P(SharedVolumes, ADamagedNameIsMendedByWhoStoresTheSame) {
 TEST_P(SharedVolumes, ADamagedFileOfThePoolIsAMiss) {
   a_->store_file(kRootInode, "f", std::string(400'000, 'x'));
   ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("f"); }));
-  struct stat before {};
-  ASSERT_EQ(0, ::stat(below("f").c_str(), &before));
-  {
-    std::fstream file(below("f"), std::ios::binary | std::ios::in | std::ios::out);
-    file.seekp(300'000);
-    file.put('y');
-  }
-  const timespec times[2] = {before.st_atim, before.st_mtim};
-  ASSERT_EQ(0, ::utimensat(AT_FDCWD, below("f").c_str(), times, 0));
+  testing::damage_unseen(below("f"), 300'000);
   EXPECT_EQ(kMissing, b_.read("f"));
   EXPECT_EQ(1U, b_.counts().missed);
   EXPECT_EQ(400'000U, a_.read("f").size());
@@ -490,15 +474,7 @@ TEST_P(SharedVolumes, ADamagedBlockThatIsLookedUpLeavesNothing) {
   const std::string name = block_name(1);
   a_->store_file(kRootInode, name, std::string(400'000, 'x'));
   ASSERT_TRUE(TestVolume::wait_for([&] { return a_.counts().published == 1; }));
-  struct stat before {};
-  ASSERT_EQ(0, ::stat(below(name).c_str(), &before));
-  {
-    std::fstream file(below(name), std::ios::binary | std::ios::in | std::ios::out);
-    file.seekp(300'000);
-    file.put('y');
-  }
-  const timespec times[2] = {before.st_atim, before.st_mtim};
-  ASSERT_EQ(0, ::utimensat(AT_FDCWD, below(name).c_str(), times, 0));
+  testing::damage_unseen(below(name), 300'000);
   ASSERT_TRUE(TestVolume::wait_for([&] { return b_.counts().found > 0 || b_.finds(name); }));
   EXPECT_TRUE(TestVolume::wait_for([&] { return b_.counts().missed > 0; }));
   // Its name goes just now.

@@ -1,10 +1,13 @@
 // Where pools are, for the tests that hold for all of them: a directory of ext4, and a real NFS server.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -67,6 +70,28 @@ inline void PrintTo(const PoolPlaceMaker& each, std::ostream* out) { *out << eac
 inline std::vector<PoolPlaceMaker> pool_places() {
   return {{"dir", [] { return std::make_unique<PoolInDirectory>(); }},
           {"nfs", [] { return std::make_unique<PoolOnNfs>(); }}};
+}
+
+// What happens to a file behind everybody's back: its times stay what they were.
+inline void change_unseen(const std::string& path, const std::function<void()>& change) {
+  struct stat before {};
+  ASSERT_EQ(0, ::stat(path.c_str(), &before));
+  change();
+  const timespec times[2] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(0, ::utimensat(AT_FDCWD, path.c_str(), times, 0));
+}
+
+// A byte of it is another one then.
+inline void damage_unseen(const std::string& path, std::streamoff offset) {
+  change_unseen(path, [&] {
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekg(offset);
+    const int byte = file.get();
+    ASSERT_NE(std::fstream::traits_type::eof(), byte);
+    file.seekp(offset);
+    file.put(static_cast<char>(~byte));
+    ASSERT_TRUE(file.flush().good());
+  });
 }
 
 // A session to each kind of pool.
