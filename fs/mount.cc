@@ -36,6 +36,8 @@ namespace {
 
 // A mount that does not answer its first question in this time never will.
 constexpr std::chrono::milliseconds kFirstAnswer = std::chrono::seconds{10};
+// Who looks a name up as soon as the mount is there finds what is on the pool; one that is away does not delay it for longer.
+constexpr std::chrono::milliseconds kFirstTry{500};
 // A busy mount often has one file open for one moment more.
 constexpr std::int64_t kDrain = 5 * kNanosPerSecond;
 constexpr int kDrainPollMs = 50;
@@ -171,6 +173,7 @@ Result<std::unique_ptr<Mount>> Mount::start(const Config& config, const Note& no
   TRY(mount->open_metrics(problem));
   TRY(mount->mount_kernel(problem));
   TRY(mount->wait_for_answer(after, problem));
+  if (mount->pool_) mount->pool_->wait_for_first_try(Deadline::clock::now() + kFirstTry);
   mount->remember_devices();
   log_info("mount event=ready seconds={:.3f}",
            static_cast<double>(monotonic_now() - mount->started_) / kNanosPerSecond);

@@ -4,7 +4,7 @@
 //        lock) -> mount point (a dead mount is taken away) -> database -> catalog -> devices ->
 //        session (nothing mounted yet) -> volume (recovery) -> control socket and metrics
 //        (listen) -> kernel mount -> volume's threads, those of control and metrics, session
-//        thread -> the mount answers -> READY=1.
+//        thread -> the mount answers -> the pool is joined, if it is there -> READY=1.
 // Stop:  STOPPING=1 -> kernel unmount; a busy mount is drained for a moment, then detached, and
 //        what is open is served until its last close or the stop-timeout -> session thread ends
 //        -> metrics and control socket -> volume (seals what it can, writes the clean marker) -> session ->

@@ -144,6 +144,9 @@ Result<std::unique_ptr<Volume>> Volume::open(
     parts.core.fetch_in_frames = [&parts](const InodePtr& inode) {
       return parts.pool_files->fetch_in_frames(inode);
     };
+    parts.core.may_be_on_pool = [&parts](const SharedName& shared) {
+      return parts.pool_files->may_be_there(shared);
+    };
     parts.core.on_pool_work = [&parts] { parts.publisher->wake(); };
     options.pool->on_joined = [&catalog](const Uuid& pool) {
       if (const Result<void> put = catalog.set_pool(pool); !put.ok())
@@ -307,11 +310,6 @@ Result<void> Volume::rename(InodeNumber parent, std::string_view name, InodeNumb
                             std::string_view new_name, unsigned flags, const Caller& caller) {
   TRY(check_real(parent));
   TRY(check_real(new_parent, new_name));
-  if (parts_->pool_files) {
-    TRY(parts_->pool_files->check_movable(parent, name));
-    if ((flags & RENAME_EXCHANGE) != 0)
-      TRY(parts_->pool_files->check_movable(new_parent, new_name));
-  }
   if (!publish_is_slow())
     return unless_made_up(
         parts_->names.rename(parent, name, new_parent, new_name, flags, caller), parent, name);

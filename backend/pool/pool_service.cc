@@ -7,6 +7,7 @@
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
+#include "backend/pool/pool_path.h"
 #include "backend/pool/pool_sweep.h"
 
 namespace kvcachefs {
@@ -92,6 +93,13 @@ std::chrono::nanoseconds PoolService::miss_time() const {
   return followed ? kMissFollowed : kMissUnfollowed;
 }
 
+bool PoolService::is_known_missing(std::string_view path) const {
+  const std::int64_t now = monotonic_now();
+  for (; !path.empty(); path = split_pool_path(path).first)
+    if (misses_.holds(pool_path_hash(path), now)) return true;
+  return false;
+}
+
 void PoolService::tell(const PoolLogRecord& record) {
   misses_.forget(record.path_hash);
   if (record.change == PoolChange::kPublished) grown_.fetch_add(record.size);
@@ -163,6 +171,7 @@ void PoolService::run() {
   while (!stopping_) {
     lock.unlock();
     if (log_ == nullptr) join();
+    if (log_ != nullptr || client_.health().last.code != 0) tried();
     if (log_ != nullptr) {
       append();
       if (Clock::now() - beaten_ >= kBeatEvery) beat();
@@ -171,10 +180,20 @@ void PoolService::run() {
       if (Clock::now() - swept_ >= (is_full() ? kSweepFullEvery : kSweepEvery)) sweep();
     }
     lock.lock();
-    changed_.wait_for(lock, kFollowEvery,
+    changed_.wait_for(lock, has_tried_ ? kFollowEvery : kLookEvery,
                       [this] { return stopping_ || (log_ != nullptr && !untold_.empty()); });
     if (!untold_.empty()) changed_.wait_for(lock, kGather, [this] { return stopping_; });
   }
+}
+
+void PoolService::tried() {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(has_tried_, true)) changed_.notify_all();
+}
+
+void PoolService::wait_for_first_try(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline, [this] { return has_tried_ || stopping_; });
 }
 
 void PoolService::join() {
@@ -228,6 +247,7 @@ void PoolService::join() {
 
 // It is tried again; said once of each cause.
 void PoolService::cannot_join(Error error) {
+  tried();
   {
     const std::lock_guard lock(mutex_);
     if (report_.joining.code == error.code) return;

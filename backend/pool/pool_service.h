@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -56,6 +57,8 @@ class PoolService {
   };
   // How soon others hear of a change, and how often one says that one lives.
   static constexpr std::chrono::milliseconds kFollowEvery{200};
+  // How soon it is seen, at first, that the server has answered.
+  static constexpr std::chrono::milliseconds kLookEvery{5};
   // What is told goes out together: each append waits for the server's disk.
   static constexpr std::chrono::milliseconds kGather{25};
   static constexpr std::chrono::milliseconds kBeatEvery{2000};
@@ -79,6 +82,8 @@ class PoolService {
   std::function<void(const PoolLogRecord&)> on_change;
   std::function<void()> on_gap;
   void start();
+  // Returns when it has joined, or its first try has come to nothing; at the deadline at the latest.
+  void wait_for_first_try(Deadline deadline);
   // Nothing is called any more when it returns. The client goes on.
   void stop();
 
@@ -90,6 +95,9 @@ class PoolService {
   [[nodiscard]] const Uuid& node() const noexcept { return options_.node; }
   PoolMisses& misses() noexcept { return misses_; }
   [[nodiscard]] std::chrono::nanoseconds miss_time() const;
+  // Whether nothing is at the path, as far as is remembered: that is missing, or a directory above it (it was made here
+  // after the server had been asked; who makes it there tells of it).
+  [[nodiscard]] bool is_known_missing(std::string_view path) const;
   // Tells the others.
   void tell(const PoolLogRecord& record);
   // By the server's clock; 0: it was never heard.
@@ -118,6 +126,7 @@ class PoolService {
   };
 
   void run();
+  void tried();
   void join();
   void cannot_join(Error error);
   void append();
@@ -172,6 +181,7 @@ class PoolService {
   std::atomic<std::uint64_t> grown_{0};
   std::atomic<bool> joined_{false};
   std::atomic<std::int64_t> full_until_{0};  // monotonic
+  bool has_tried_ = false;                   // to join; under mutex_
   bool stopping_ = false;
   std::thread thread_;
 };

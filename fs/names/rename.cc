@@ -60,11 +60,15 @@ void give_way(Inode& second, const std::string_view name, const DentryRecord& so
 
 // What other nodes have below a directory cannot be moved in one step, and neither can bytes that are not here: tools
 // copy then.
-Result<void> check_movable(Core& core, const Inode& inode) {
+Result<void> check_movable(Core& core, const Inode& inode,
+                           const std::optional<SharedName>& shared) {
   if (!core.is_pooled) return {};
   if (inode.record.state == DataState::kRemote) return fail(EXDEV, "on the pool alone");
-  if (is_directory(inode) && TRY(core.catalog.find_pool_copy(inode.number)))
+  if (!is_directory(inode)) return {};
+  if (TRY(core.catalog.find_pool_copy(inode.number)))
     return fail(EXDEV, "a directory of the pool");
+  if (shared && core.may_be_on_pool(*shared))
+    return fail(EXDEV, "the directory may be on the pool");
   return {};
 }
 
@@ -213,8 +217,8 @@ Result<Namespace::Outcome> Namespace::commit_rename(Renaming& call) {
   // A miss already, to whoever looks.
   if (moved.evicting || (call.exchange && replaced->evicting))
     return fail(ENOENT, "being evicted");
-  TRY(check_movable(core_, moved));
-  if (call.exchange) TRY(check_movable(core_, *replaced));
+  TRY(check_movable(core_, moved, call.shared_source));
+  if (call.exchange) TRY(check_movable(core_, *replaced, call.shared_target));
 
   call.now = file_clock_now();
   call.changes.records.reserve(4);

@@ -25,6 +25,8 @@
 
 namespace kvcachefs {
 
+struct SharedName;
+
 struct Counters {
   std::atomic<std::uint64_t> open_files{0};
   std::atomic<std::uint64_t> unsealed{0};
@@ -87,6 +89,8 @@ struct Core {
   // There is a pool: names that are taken away here are taken away there, too; and what is sealed is published.
   bool is_pooled = false;
   bool is_publishing = false;
+  // Whether a directory that is not known to be there may be, by others. Asks nobody, and takes leaves alone.
+  std::function<bool(const SharedName&)> may_be_on_pool;
   // Something is to be done there.
   std::function<void()> on_pool_work;
   // Brings the bytes of a file in state `remote`; waits for the pool. Errors: ENOENT (a miss), EIO, ENOSPC.

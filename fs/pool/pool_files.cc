@@ -60,18 +60,8 @@ std::optional<PoolFiles::Question> PoolFiles::to_ask(InodeNumber directory,
   if (!dentry.ok()) return std::nullopt;
   if (*dentry) return to_check(directory, name, **dentry);
   const std::optional<SharedName> shared = shared_name(core_.knowledge, directory, name);
-  if (!shared || is_known_missing(*shared)) return std::nullopt;
+  if (!shared || service_.is_known_missing(shared->path)) return std::nullopt;
   return Question{.shared = *shared, .standing = nullptr, .copy = {}};
-}
-
-// Or a directory above: it was made here, after the server had been asked. Who makes it there tells of it.
-bool PoolFiles::is_known_missing(const SharedName& shared) {
-  const std::int64_t now = monotonic_now();
-  if (service_.misses().holds(shared.path_hash, now)) return true;
-  for (std::string_view path = split_pool_path(shared.path).first; !path.empty();
-       path = split_pool_path(path).first)
-    if (service_.misses().holds(pool_path_hash(path), now)) return true;
-  return false;
 }
 
 // Of a file that is here and on the pool: others may have removed or replaced it while nothing was heard of them. A
@@ -119,7 +109,7 @@ std::optional<PoolFiles::Question> PoolFiles::to_find(InodeNumber directory,
   const auto copy = core_.catalog.find_pool_copy(inode->number);
   if (!copy.ok() || *copy) return std::nullopt;
   const std::optional<SharedName> shared = shared_name(core_.knowledge, directory, name);
-  if (!shared || is_known_missing(*shared)) return std::nullopt;
+  if (!shared || service_.is_known_missing(shared->path)) return std::nullopt;
   return Question{.shared = *shared, .standing = inode, .copy = {}};
 }
 
@@ -145,15 +135,6 @@ void PoolFiles::note_directory(InodeNumber directory, std::string_view name, con
   // Asked for again when it is looked up again.
   if (!take_owner(core_, inode, owner, question.shared, *found.sums).ok())
     inode.pool_checked.store(0);
-}
-
-Result<void> PoolFiles::check_movable(InodeNumber directory, std::string_view name) {
-  if (!service_.is_usable()) return {};
-  const auto dentry = TRY(core_.catalog.find_dentry(directory, name));
-  if (!dentry || dentry->type != DT_DIR) return {};
-  const InodePtr inode = TRY(core_.table.get(dentry->inode));
-  if (!to_find(directory, name, inode)) return {};
-  return fail(EXDEV, "pool: the directory may be there");
 }
 
 // Of what need not be asked for itself: whose it is may have been changed while nothing was heard of the others.

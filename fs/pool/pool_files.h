@@ -51,9 +51,10 @@ class PoolFiles {
   // pool. What goes wrong is a miss. The inode, if there is one, is to be held until it is looked up. `loads`: who asks for
   // a block may load it next; its bytes are asked for as soon as it is found.
   InodePtr bring(InodeNumber directory, std::string_view name, bool loads);
-  // Of a name that is to be renamed. Errors: EXDEV (a directory that may be on the pool, without being known to be), those
-  // of the catalog.
-  Result<void> check_movable(InodeNumber directory, std::string_view name);
+  // Of a directory that is not known to be on the pool: others may have made it there.
+  [[nodiscard]] bool may_be_there(const SharedName& shared) const {
+    return service_.is_usable() && !service_.is_known_missing(shared.path);
+  }
 
   // The bytes of a remote file: waits for the pool. Success when they are here, by whomever. Errors: ENOENT (a miss:
   // they cannot be had in time), EIO, ENOSPC. `pace`: who is the first to want them says it.
@@ -99,7 +100,6 @@ class PoolFiles {
   static constexpr std::chrono::milliseconds kTouchDeadline{5000};
 
   [[nodiscard]] std::optional<Question> to_ask(InodeNumber directory, std::string_view name);
-  [[nodiscard]] bool is_known_missing(const SharedName& shared);
   [[nodiscard]] std::optional<Question> to_find(InodeNumber directory, std::string_view name,
                                                 const InodePtr& inode);
   void note_directory(InodeNumber directory, std::string_view name, const Owner& owner,

@@ -40,8 +40,7 @@ std::optional<std::string> PoolListings::path_of(InodeNumber directory) {
 bool PoolListings::is_wanted(InodeNumber directory) {
   if (!service_.is_usable()) return false;
   const auto path = path_of(directory);
-  return path &&
-         (path->empty() || !service_.misses().holds(pool_path_hash(*path), monotonic_now()));
+  return path && !service_.is_known_missing(*path);
 }
 
 // Of those taken away here that the pool may still have. Their tombstones may be gone by the time at which the listing

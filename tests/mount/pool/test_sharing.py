@@ -56,6 +56,18 @@ def test_what_is_below_a_temporary_directory_is_shared_once_it_has_its_name(pool
         kvmount.wait_until(lambda: load(there) == b"one", 20, "the other finds it")
 
 
+def test_the_first_lookup_of_a_mount_finds_what_is_there(pool):
+    numbers = range(8)
+    for number in numbers:
+        with open(pool.path(block(number)), "wb") as file:
+            file.write(b"by hand")
+    # `mount` returns when the mount is ready.
+    with pools.node(pool, "a", foreground=False) as a:
+        for number in numbers:
+            assert load(os.path.join(a.mnt, block(number))) == b"by hand", f"start {number}"
+            a.remount()
+
+
 @pytest.mark.short
 def test_blocks_of_one_are_found_by_the_other(pool):
     seed = kvmount.seed()
