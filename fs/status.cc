@@ -485,18 +485,18 @@ void add_pool(std::string& out, const json& status) {
                        format_size(count_of(pool, "used")), format_size(count_of(pool, "size")),
                        grouped(count_of(pool, "evicted")),
                        format_size(count_of(pool, "evicted_bytes")));
-  const auto most = static_cast<std::uint64_t>(PoolCounts::kMostCounted);
+  const auto bounded = [](std::uint64_t count) {
+    return grouped(count) + (count == PoolCounts::kMostCounted ? " or more" : "");
+  };
   const std::uint64_t files = count_of(pool, "to_publish");
   const std::uint64_t names = count_of(pool, "to_remove");
   if (files + names > 0)
     out += fmt::format(
-        "              still to do there: {}{} files to publish, {}{} names to remove\n",
-        grouped(files), files == most ? " or more" : "", grouped(names),
-        names == most ? " or more" : "");
+        "              still to do there: {} files to publish, {} names to remove\n",
+        bounded(files), bounded(names));
   if (const std::uint64_t owners = count_of(pool, "owners_to_tell"); owners > 0)
-    out += fmt::format("              still to tell there: owners or modes of {}{} {}\n",
-                       grouped(owners), owners == most ? " or more" : "",
-                       owners == 1 ? "file" : "files");
+    out += fmt::format("              still to tell there: owners or modes of {} {}\n",
+                       bounded(owners), owners == 1 ? "file" : "files");
   if (const std::string why = text_of(pool, "stopped_for"); !why.empty())
     out += fmt::format("              write-back has stopped: {}\n", why);
   if (const std::uint64_t skipped = count_of(pool, "skipped"); skipped > 0)

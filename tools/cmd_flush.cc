@@ -70,7 +70,8 @@ void end_progress() {
 }
 
 // `before`: skipped when it began.
-int finish(const FlushArguments& arguments, const Left& left, std::uint64_t before) {
+int finish(const FlushArguments& arguments, const Left& left, std::uint64_t before,
+           std::chrono::nanoseconds patience) {
   end_progress();
   if (arguments.json)
     print_out("{}\n", line_of({{"files", left.files},
@@ -101,7 +102,7 @@ int finish(const FlushArguments& arguments, const Left& left, std::uint64_t befo
   complain(fmt::format(
       "flush: {}: {} not on the pool after {} without progress{}: it goes on in the "
       "background",
-      visible(arguments.path), text_of(left), arguments.timeout, reason_of(left)));
+      visible(arguments.path), text_of(left), format_duration(patience), reason_of(left)));
   return kExitFailed;
 }
 
@@ -142,7 +143,8 @@ int flush(const FlushArguments& arguments) {
     const auto now = Clock::now();
     if (!(left == last)) moved = now;
     last = left;
-    if (left.is_nothing() || now - moved >= *patience) return finish(arguments, left, skipped);
+    if (left.is_nothing() || now - moved >= *patience)
+      return finish(arguments, left, skipped, *patience);
     if (now - shown >= kShowEvery) {
       show_progress(left);
       shown = now;

@@ -108,8 +108,8 @@ Result<void> check(PoolSession& session, bool read, bool& is_well) {
       "{} files ({}) in {} directories: {} with checksums{}, {} put there by others, {} that "
       "mounts do not show\n",
       seen.files, format_size(seen.bytes), seen.directories, seen.described,
-      read ? fmt::format(" ({} damaged)", seen.damaged) : "", seen.files - seen.described,
-      seen.others);
+      read || seen.damaged > 0 ? fmt::format(" ({} damaged)", seen.damaged) : "",
+      seen.files - seen.described, seen.others);
   return {};
 }
 

@@ -166,8 +166,9 @@ Result<PoolCheck> check_pool_files(PoolSession& session, bool read, const PoolFi
     check.bytes += status.size;
     const auto standing = find_sums(session, status, Clock::now() + each);
     if (!standing.ok() && standing.error().code == EILSEQ) {
+      ++check.described;
       ++check.damaged;
-      found(path, "its checksums are damaged");
+      found(path, "its size is not that of what was published, or its checksums are damaged");
       return {};
     }
     const std::optional<PoolSums> sums = TRY(standing);

@@ -16,10 +16,11 @@ struct PoolCheck {
   std::uint64_t directories = 0;
   std::uint64_t files = 0;  // of users
   std::uint64_t bytes = 0;  // of these
-  std::uint64_t described =
-      0;  // files whose checksums stand there; the others were put there by somebody else
-  std::uint64_t damaged = 0;  // files that are not what their checksums say
-  std::uint64_t others = 0;   // symlinks and the like, which mounts do not show
+  // Files whose checksums stand there, damaged or not; the others were put there by somebody else.
+  std::uint64_t described = 0;
+  // Of these, as far as was looked: files that are not what their checksums say.
+  std::uint64_t damaged = 0;
+  std::uint64_t others = 0;  // symlinks and the like, which mounts do not show
 };
 // What is wrong, and where.
 using PoolFinding = std::function<void(std::string_view path, std::string_view what)>;

@@ -82,6 +82,15 @@ TEST_P(PoolCheckContract, CountsAndComparesTheFiles) {
   EXPECT_EQ(0U, check(false)->damaged);
   EXPECT_EQ(1U, check(true)->damaged);
   EXPECT_EQ(std::vector<std::string>{"a/two"}, findings_);
+
+  // A length is seen without reading.
+  testing::change_unseen(below("a/two"),
+                         [&] { std::filesystem::resize_file(below("a/two"), 1); });
+  seen = check(false);
+  ASSERT_OK(seen);
+  EXPECT_EQ(2U, seen->described);
+  EXPECT_EQ(1U, seen->damaged);
+  EXPECT_EQ(std::vector<std::string>{"a/two"}, findings_);
 }
 
 TEST_P(PoolCheckContract, RemovesWhatNobodyNeeds) {
