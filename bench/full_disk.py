@@ -24,7 +24,7 @@ KIB, MIB = 1 << 10, 1 << 20
 CASES = ((64 * KIB, None), (64 * KIB, 400), (2 * MIB, None), (2 * MIB, 100))
 WRITERS = 8
 # ext4 can use the room of unlinked files again after a commit of its journal only: it needs some to spare.
-BUDGET, DISK = 1024 * MIB, 4096 * MIB
+BUDGET, DISK_PER_BUDGET = 1024 * MIB, 4
 FULL_FROM = 0.8  # Of the budget: what is there while it is measured.
 
 
@@ -125,7 +125,7 @@ class Side:
             for entry in list(os.scandir(self.directory)):
                 if entry.name.endswith(".bin"):
                     os.unlink(entry.path)
-        for _ in range(100):
+        for _ in range(100 * -(-BUDGET // (1024 * MIB))):
             full = self.used() >= FULL_FROM * BUDGET
             self.run(size, 1)
             if full:
@@ -137,11 +137,17 @@ def percentile(ordered, share):
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
-def measure(sides, rounds, seconds):
+def name_of(size, pace):
+    return f"{bench.size_text(size)}{f', {pace}/s' if pace else ''}"
+
+
+def measure(sides, rounds, seconds, only):
     rows = []
     print(f"\n{'':24} {'':6} {'ext4':>12} {'kvcachefs':>12} {'ratio':>7}")
     filled = None
     for size, pace in CASES:
+        if only not in name_of(size, pace):
+            continue
         if size != filled:
             for side in sides.values():
                 side.fill(size)
@@ -153,7 +159,7 @@ def measure(sides, rounds, seconds):
                 for each in sides.values():
                     each.sync()
                 seen[name].append(side.run(size, seconds, pace))
-        case = f"{bench.size_text(size)}{f', {pace}/s' if pace else ''}"
+        case = name_of(size, pace)
         rows += [latency_row(case, seen, share) for share in (0.5, 0.99)]
         rows += [figure_row(case, seen, "rate", "stores/s"),
                  figure_row(case, seen, "device", "device bytes a stored byte")]
@@ -199,15 +205,20 @@ def main():
     parser.add_argument("--json", metavar="FILE", help="writes every figure there, too")
     parser.add_argument("--rounds", type=int, default=5, help="default 5")
     parser.add_argument("--seconds", type=float, default=4, help="of each measurement; default 4")
+    parser.add_argument("--budget", type=int, default=BUDGET // MIB, metavar="MIB",
+                        help="what is used on each side; default 1024")
+    parser.add_argument("--only", default="", help="the cases in whose name this stands")
     parser.add_argument("--self-test", action="store_true", help="ext4 against ext4: ratios of 1")
     arguments = parser.parse_args()
+    global BUDGET
+    BUDGET = arguments.budget * MIB
     told = bench.machine()
     print(f"{told['cpus']} CPUs ({told['cpu']}), {told['memory_bytes'] >> 30} GiB, kernel "
           f"{told['kernel']}, load {os.getloadavg()[0]:.1f}; median of {arguments.rounds} rounds of "
           f"{arguments.seconds:g} s, {WRITERS} writers, {BUDGET >> 20} MiB")
     drops = None
     with contextlib.ExitStack() as stack:
-        below = {name: stack.enter_context(kvmount.LoopFs("ext4", size=DISK))
+        below = {name: stack.enter_context(kvmount.LoopFs("ext4", size=BUDGET * DISK_PER_BUDGET))
                  for name in ("ext4", "kvcachefs")}
         sides = {"ext4": Side(below["ext4"].path, below["ext4"].path, evicts=False)}
         if arguments.self_test:
@@ -221,7 +232,7 @@ def main():
             status = mount.status()
             print(f"data path {status['data_path']}, transport {status['transport']}")
             sides["kvcachefs"] = Side(mount.mnt, below["kvcachefs"].path, evicts=True)
-        rows = measure(sides, arguments.rounds, arguments.seconds)
+        rows = measure(sides, arguments.rounds, arguments.seconds, arguments.only)
         if not arguments.self_test:
             status = mount.status()
             drops = {"dropped": status["dropped"], "slowed": status["counts"]["slowed"]}
@@ -230,7 +241,7 @@ def main():
             assert drops["dropped"]["room"]["files"] > 0, "nothing was evicted"
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as out:
-            json.dump({"machine": told, "rounds": arguments.rounds, "rows": rows,
+            json.dump({"machine": told, "rounds": arguments.rounds, "budget": BUDGET, "rows": rows,
                        "drops": drops}, out, indent=1)
 
 
