@@ -40,7 +40,9 @@ Result<void> set_nvme(Config& config, std::string_view value, std::string& probl
       if (limit.error().code == ERANGE) {
         return refuse(
             problem,
-            fmt::format("'{}' is out of bounds: give 64MiB to 8EiB, or 1% to 100%", size),
+            fmt::format("'{}' is out of bounds: give 64MiB to 8EiB, or 1% to 100%; or end a "
+                        "directory that is called so with a slash",
+                        size),
             ERANGE);
       }
       return refuse(

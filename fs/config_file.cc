@@ -116,7 +116,7 @@ Result<void> parse_config_file(std::string_view text, const std::string& file,
   if (const auto at = std::find_if_not(text.begin(), text.end(), is_plain); at != text.end()) {
     problem = fmt::format(
         "{}: line {}: not a character of ASCII: write it in a string as \\u and four hex "
-        "digits",
+        "digits, or take it out of a comment",
         file, 1 + std::count(text.begin(), at, '\n'));
     return fail(EINVAL, "configuration file");
   }

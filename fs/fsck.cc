@@ -121,8 +121,7 @@ FsckResult run_fsck(const FsckOptions& options, std::FILE* out) {
   OpenedState opened;
   std::string problem;
   if (const Result<void> done = open_all(options, opened, problem); !done.ok()) {
-    std::fprintf(out, "kvcachefs fsck: %s\n", problem.c_str());
-    return {.exit_code = kFailed};
+    return {.exit_code = kFailed, .problem = problem};
   }
   Check check({.store = *opened.store,
                .catalog = *opened.catalog,
@@ -131,11 +130,12 @@ FsckResult run_fsck(const FsckOptions& options, std::FILE* out) {
                .out = out});
   const Result<CheckSummary> summary = check.run();
   if (!summary.ok()) {
-    std::fprintf(out, "kvcachefs fsck: %s: %s: %s\n", options.state.c_str(),
-                 summary.error().what, std::strerror(summary.error().code));
-    return {.exit_code = kFailed};
+    return {.exit_code = kFailed,
+            .problem = fmt::format("{}: {}: {}: see whether its disk is well, and run it again",
+                                   options.state, summary.error().what,
+                                   std::strerror(summary.error().code))};
   }
-  return {.exit_code = sum_up(*summary, options.repair, out)};
+  return {.exit_code = sum_up(*summary, options.repair, out), .problem = {}};
 }
 
 }  // namespace kvcachefs

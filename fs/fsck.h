@@ -20,6 +20,7 @@ struct FsckResult {
   // As fsck(8): 0 clean, 1 everything was repaired, 4 problems are left, 8 the check itself
   // failed (mounted, a device is missing, the database does not open).
   int exit_code = 0;
+  std::string problem;  // of 8: what failed, on what, and what to do
 };
 
 // Writes a line a problem, and a last one that sums up. Takes the state directory's lock.

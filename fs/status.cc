@@ -12,6 +12,7 @@
 #include "backend/base/clock.h"
 #include "backend/base/random.h"
 #include "backend/base/units.h"
+#include "backend/base/visible.h"
 #include "backend/device_writes.h"
 #include "fs/control_json.h"
 #include "metadata/free_space.h"
@@ -182,10 +183,11 @@ json pool_json(const PoolStatusReport& pool) {
 // ---- text
 // --------------------------------------------------------------------------------------
 
-// Reads a status that may be of another version: what is absent, or of another type, is empty.
+// Reads a status that may be of another version: what is absent, or of another type, is empty. Names of models and
+// directories are given by whoever may write there.
 std::string text_of(const json& object, const char* key) {
   const auto value = object.find(key);
-  return value != object.end() && value->is_string() ? value->get<std::string>()
+  return value != object.end() && value->is_string() ? visible(value->get<std::string>())
                                                      : std::string{};
 }
 double number_of(const json& object, const char* key) {

@@ -42,19 +42,6 @@ pool="nfs://$address/export?nfsport=$port&mountport=$((port + 1))"
 # `ip netns exec` would make FUSE mounts that nobody else sees and that end with the command.
 in_net() { local net=$scene/$1.net; shift; nsenter --net="$net" "$@"; }
 
-# The services of packages that were not here before are stopped: the demo's server is its own.
-install_server() {
-  local unit new=()
-  for unit in nfs-ganesha nfs-ganesha-lock rpcbind.socket rpcbind; do
-    systemctl cat "$unit" >/dev/null 2>&1 || new+=("$unit")
-  done
-  quietly deps-demo "$root/packaging/install-deps.sh" demo || exit 1
-  [ -d /run/systemd/system ] || return 0
-  for unit in "${new[@]+"${new[@]}"}"; do
-    systemctl disable --now "$unit" >/dev/null 2>&1 || true
-  done
-}
-
 # A namespace is kept by a mount of it on a file below the scene: no names that others might use.
 make_networks() {
   local name
@@ -151,7 +138,7 @@ say "Installing what is missing (apt; logs: build/quickstart/deps.log, deps-demo
 if [ -z "${KVCACHEFS_BIN:-}" ]; then
   quietly deps "$root/packaging/install-deps.sh" build || exit 1
 fi
-install_server
+quietly deps-demo "$root/packaging/install-deps.sh" demo || exit 1
 
 say "Building libfuse and kvcachefs (minutes the first time; log: build/quickstart/build.log)"
 build

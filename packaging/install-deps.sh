@@ -73,6 +73,15 @@ trap 'rm -f "$log"' EXIT
 install=(apt-get -q -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 install
          --no-install-recommends "${need[@]}")
 
+# Those of packages that were not here before are stopped: what starts a server here brings it up itself.
+services=(nfs-ganesha nfs-ganesha-lock rpcbind.socket rpcbind)
+new_services=()
+if [ -d /run/systemd/system ]; then
+  for unit in "${services[@]}"; do
+    systemctl cat "$unit" >/dev/null 2>&1 || new_services+=("$unit")
+  done
+fi
+
 echo "install-deps: installing ${need[*]}"
 if ! "${install[@]}" >"$log" 2>&1 </dev/null; then
   # Old or absent package lists.
@@ -83,3 +92,6 @@ if ! "${install[@]}" >"$log" 2>&1 </dev/null; then
     exit 1
   fi
 fi
+for unit in "${new_services[@]+"${new_services[@]}"}"; do
+  systemctl disable --now "$unit" >/dev/null 2>&1 || true  # not all are there
+done

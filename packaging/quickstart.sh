@@ -22,8 +22,9 @@ case ${1:-} in
 esac
 [ $# -le 1 ] || { echo "quickstart: one MOUNTPOINT at most (see --help)" >&2; exit 2; }
 
-mount_point=$(realpath -ms -- "${1:-/mnt/kvcachefs}")
-data=$(realpath -ms -- "${KVCACHEFS_DATA:-/var/lib/kvcachefs}")
+# As the mount table and `status` say them.
+mount_point=$(realpath -m -- "${1:-/mnt/kvcachefs}")
+data=$(realpath -m -- "${KVCACHEFS_DATA:-/var/lib/kvcachefs}")
 bin=${KVCACHEFS_BIN:-$root/build/release/bin}
 work=$root/build/quickstart
 venv=$root/build/quickstart-venv

@@ -68,16 +68,20 @@ most_again=4
 
 say() { printf '%s\n' "$*"; }
 
-limited() { timeout -k 30 "$label_limit_s" "$@"; }
+# In the foreground of a terminal Ctrl-C reaches what runs.
+foreground=()
+[ -t 2 ] && foreground=(--foreground)
+limited() { timeout -k 30 ${foreground[@]+"${foreground[@]}"} "$label_limit_s" "$@"; }
 
 # --- What a failed test may leave behind -------------------------------------------------------
 
-# Processes of this run that have outlived their label: daemons of mounts nobody ended.
+# [all]: processes of this run that have outlived their label: daemons of mounts nobody ended; or whatever still runs.
 end_leftover_processes() {
   local pid name
   for pid in $(grep -lzsxF "KVCACHEFS_TEST_RUN=$KVCACHEFS_TEST_RUN" /proc/[0-9]*/environ 2>/dev/null |
                cut -d/ -f3); do
     name=$(cat "/proc/$pid/comm" 2>/dev/null) || continue
+    [ "${1:-}" = all ] && kill -KILL "$pid" 2>/dev/null && continue
     case $name in
       kvcachefs|mount.kvcachefs|ganesha.nfsd|rpcbind|qemu-system-x86)
         say "left behind: $name, pid $pid: $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)"
@@ -341,7 +345,7 @@ fi
 say "kvcachefs tests: ${labels[*]} (KVCACHEFS_SEED=$KVCACHEFS_SEED)"
 
 trap 'rm -rf "$memory"' EXIT
-trap 'clean_up; exit 130' INT TERM
+trap 'end_leftover_processes all; clean_up; exit 130' HUP INT TERM
 passed=0
 failed=0
 clean_up

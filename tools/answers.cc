@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/clock.h"
+#include "backend/base/visible.h"
 
 namespace kvcachefs {
 
@@ -50,19 +51,6 @@ std::string ago(double then) {
 
 std::string counted(std::uint64_t number, std::string_view noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
-}
-
-std::string visible(std::string_view text) {
-  std::string out;
-  for (const char byte : text) {
-    const auto value = static_cast<unsigned char>(byte);
-    if (value < 0x20 || value == 0x7f || byte == '\\') {
-      out += fmt::format("\\x{:02x}", value);
-    } else {
-      out += byte;
-    }
-  }
-  return out;
 }
 
 std::string rank_text(const json& object) {

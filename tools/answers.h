@@ -22,8 +22,6 @@ namespace kvcachefs {
 [[nodiscard]] std::string ago(double then);
 // "1 file", "2 files".
 [[nodiscard]] std::string counted(std::uint64_t number, std::string_view noun);
-// Of names: what is no printable ASCII or UTF-8 as \xNN, so that a name stays on its line.
-[[nodiscard]] std::string visible(std::string_view text);
 // "3 of 8", "3", "-".
 [[nodiscard]] std::string rank_text(const nlohmann::json& object);
 // "sglang_file, model llama, rank 0 of 2, part k".

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/base/units.h"
+#include "backend/base/visible.h"
 #include "tools/answers.h"
 #include "tools/commands.h"
 #include "tools/mount_path.h"
@@ -17,7 +18,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostShown = 16;  // of the files that were left
-constexpr const char* kReasons[] = {"open", "unsealed", "kept", "pinned", "owned"};
+constexpr const char* kReasons[] = {"open", "unsealed", "kept", "pinned", "owned", "queued"};
 
 struct EvictArguments {
   std::string path;

@@ -6,6 +6,7 @@
 
 #include "backend/base/clock.h"
 #include "backend/base/units.h"
+#include "backend/base/visible.h"
 #include "tools/answers.h"
 #include "tools/commands.h"
 #include "tools/mount_path.h"
@@ -40,6 +41,8 @@ std::string_view why_dropped(const std::string& reason) {
     return "the disk refused its data, or was full while it was written";
   if (reason == "lost") return "its backing file was missing";
   if (reason == "damaged") return "its backing file was damaged";
+  if (reason == "unreadable") return "its device could not read its backing file";
+  if (reason == "removed") return "it was removed or replaced on the pool";
   return "of something that this version does not know";
 }
 
@@ -102,6 +105,8 @@ std::string when_it_goes(const json& told) {
   const std::string obstacle = text_in(told, "obstacle");
   if (obstacle == "open")
     return fmt::format("stays: open {}", counted(count_in(told, "open"), "time"));
+  if (obstacle == "queued")
+    return "stays until it is published: the pool has an older file of its name";
   if (obstacle == "unsealed") return "stays: it is being written, or not sealed yet";
   if (obstacle == "kept") return "stays: it is kept";
   if (obstacle == "pinned") return "stays: it is pinned";

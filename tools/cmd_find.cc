@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/base/units.h"
+#include "backend/base/visible.h"
 #include "tools/answers.h"
 #include "tools/commands.h"
 #include "tools/find_word.h"

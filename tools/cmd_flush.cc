@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "backend/base/units.h"
+#include "backend/base/visible.h"
 #include "tools/answers.h"
 #include "tools/commands.h"
 #include "tools/mount_path.h"

@@ -1,5 +1,6 @@
 // kvcachefs fsck --state DIR [--repair]
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <cstdio>
 #include <memory>
@@ -25,7 +26,9 @@ void add_fsck(CLI::App& app, int& exit_code) {
   command->callback([options, &exit_code] {
     // What matters is in the report.
     [[maybe_unused]] const auto opened = log_open({.file = "", .level = LogLevel::kWarn});
-    exit_code = run_fsck(*options, stdout).exit_code;
+    const FsckResult result = run_fsck(*options, stdout);
+    if (!result.problem.empty()) complain(fmt::format("fsck: {}", result.problem));
+    exit_code = result.exit_code;
   });
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/base/units.h"
+#include "backend/base/visible.h"
 #include "fs/layout/layout.h"
 #include "tools/answers.h"
 #include "tools/commands.h"

@@ -10,6 +10,7 @@
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
 #include "backend/base/units.h"
+#include "backend/base/visible.h"
 #include "backend/pool/open_session.h"
 #include "backend/pool/pool_check.h"
 #include "backend/pool/pool_members.h"

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backend/base/unique_fd.h"
+#include "backend/base/visible.h"
 #include "fs/known/file_policy.h"
 #include "fs/mount_table.h"
 #include "tools/answers.h"
@@ -104,7 +105,8 @@ std::optional<Target> find_target(const char* command, const std::string& path) 
   }
   Target target{.path = path, .fd = UniqueFd(::open(path.c_str(), O_PATH | O_CLOEXEC))};
   if (!target.fd) {
-    complain(fmt::format("{}: {}: {}", command, visible(path), std::strerror(errno)));
+    complain(fmt::format("{}: {}: {}: name a file or directory of a mount", command,
+                         visible(path), std::strerror(errno)));
     return std::nullopt;
   }
   struct stat status {};

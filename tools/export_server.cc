@@ -21,6 +21,7 @@
 #include <fstream>
 
 #include "backend/base/unique_fd.h"
+#include "backend/base/visible.h"
 #include "tools/answers.h"
 #include "tools/commands.h"
 #include "tools/find_mount.h"

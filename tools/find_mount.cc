@@ -31,7 +31,9 @@ Result<void> ask_before(const std::string& path, std::string& problem) {
   // Of the mount point itself nobody is asked.
   if (!entry || !entry->is_ours() || written == entry->point || written == entry->point + "/")
     return {};
+  problem = "no process can be started: end some";
   AnswerProbe probe = TRY(AnswerProbe::prepare());
+  problem.clear();
   const auto answers = probe.ask(entry->point, kAnswerPatience);
   if (answers.ok()) return {};
   const int code = answers.error().code;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "backend/base/visible.h"
 #include "tools/answers.h"
 #include "tools/commands.h"
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/base/visible.h"
 #include "fs/config.h"
 #include "fs/control.h"
 #include "tools/answers.h"

@@ -177,13 +177,17 @@ Result<void> FuseSession::mount(std::string& problem) {
   context_->slow_calls = slow_calls_.get();
   room_calls_ = std::make_unique<WorkerPool>("kv-room", 1, kSlowQueue);
   context_->room_calls = room_calls_.get();
-  pool_calls_ = std::make_unique<WorkerPool>("kv-pool-call", kPoolThreads, kSlowQueue);
+  // Without a pool nothing is posted there.
+  const auto for_pool = [this](const char* name, std::size_t threads) {
+    return std::make_unique<WorkerPool>(name, options_.has_pool ? threads : 1, kSlowQueue);
+  };
+  pool_calls_ = for_pool("kv-pool-call", kPoolThreads);
   context_->pool_calls = pool_calls_.get();
-  lookup_calls_ = std::make_unique<WorkerPool>("kv-pool-look", kPoolThreads, kSlowQueue);
+  lookup_calls_ = for_pool("kv-pool-look", kPoolThreads);
   context_->lookup_calls = lookup_calls_.get();
-  sync_calls_ = std::make_unique<WorkerPool>("kv-pool-sync", kSyncThreads, kSlowQueue);
+  sync_calls_ = for_pool("kv-pool-sync", kSyncThreads);
   context_->sync_calls = sync_calls_.get();
-  read_calls_ = std::make_unique<WorkerPool>("kv-pool-read", kReadThreads, kSlowQueue);
+  read_calls_ = for_pool("kv-pool-read", kReadThreads);
   context_->read_calls = read_calls_.get();
   loop_ = std::make_unique<ReadLoop>(session_);
 

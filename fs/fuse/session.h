@@ -61,6 +61,8 @@ struct SessionOptions {
   // A regular file on the first device, open for the time of mount(), to try passthrough with;
   // -1: no trial.
   int trial_fd = -1;
+  // Calls may wait for one.
+  bool has_pool = false;
 };
 
 // What was decided, and the reason in a sentence.

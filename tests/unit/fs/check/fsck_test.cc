@@ -56,9 +56,9 @@ class Fsck : public ::testing::Test {
     char* text = nullptr;
     std::size_t length = 0;
     std::FILE* out = ::open_memstream(&text, &length);
-    const int exit_code = run_fsck({.state = directory, .repair = repair}, out).exit_code;
+    const FsckResult result = run_fsck({.state = directory, .repair = repair}, out);
     std::fclose(out);
-    Outcome outcome{exit_code, std::string(text, length)};
+    Outcome outcome{result.exit_code, std::string(text, length) + result.problem};
     ::free(text);
     return outcome;
   }

@@ -1,0 +1,42 @@
+#include "backend/base/visible.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+
+namespace kvcachefs {
+namespace {
+
+// The length of the character that begins there; 0: none does that may be shown. Table 3-7 of the Unicode Standard, but for
+// the few sequences of three and four bytes that it leaves out.
+std::size_t shown_at(std::string_view text, std::size_t at) noexcept {
+  const auto byte = [&](std::size_t i) -> unsigned {
+    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;
+  };
+  const unsigned first = byte(0);
+  if (first < 0x80) return first >= 0x20 && first != 0x7f && first != '\\' ? 1 : 0;
+  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0U) != 0x80U) return 0;
+  // The second set of control characters.
+  return first == 0xc2 && byte(1) < 0xa0 ? 0 : length;
+}
+
+}  // namespace
+
+std::string visible(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = shown_at(text, at);
+    if (length == 0) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at++]));
+    } else {
+      out += text.substr(at, length);
+      at += length;
+    }
+  }
+  return out;
+}
+
+}  // namespace kvcachefs
