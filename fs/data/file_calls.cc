@@ -128,7 +128,21 @@ Result<void> Files::check_mapped(Inode& inode) {
   return fail(ENOSPC, "the budget is used, and nothing can be evicted");
 }
 
+// Before what was changed since the seal: else a cut in between finds a sealed file that is another one.
+Result<void> Files::sync_change(Inode& inode) {
+  {
+    const std::lock_guard lock(inode.mutex);
+    if (!std::exchange(inode.change_unsynced, false)) return {};
+  }
+  const Result<void> synced = core_.catalog.sync();
+  if (synced.ok()) return synced;
+  const std::lock_guard lock(inode.mutex);
+  inode.change_unsynced = true;
+  return synced;
+}
+
 Result<void> Files::make_durable(Inode& inode, int fd, std::uint32_t marks) {
+  TRY(sync_change(inode));
   if (::fdatasync(fd) != 0) {
     const Error failed = fail_errno("fdatasync");
     // The kernel tells it once: the seal's fdatasync would find nothing wrong.

@@ -296,10 +296,7 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
   // Last of what may fail: there is a writer from here on, and who seals it after him.
   if (writable && (inode->record.state == DataState::kPublished ||
                    inode->record.state == DataState::kSealed)) {
-    const bool was_sealed = inode->record.state == DataState::kSealed;
     TRY(begin_change(core_, *inode, Change::kWrite));
-    // A power cut must not find bytes changed under a record that still says "sealed".
-    if (was_sealed && core_.on_sync_wanted) core_.on_sync_wanted();
   }
   if (writable) {
     if (inode->writers == 0) {

@@ -71,6 +71,7 @@ class Files {
   Result<void> check_unfinished(Inode& inode);
   Result<void> check_room(OpenFile& file, int fd, std::uint64_t end);
   void poison(Inode& inode, int code);
+  Result<void> sync_change(Inode& inode);
   void store_done(Inode& inode);
   static std::optional<std::uint32_t> device_of(Inode& inode);
   // The file's bytes are here when it returns, or, of who only reads, on their way.

@@ -30,10 +30,14 @@ Obituary prepare_obituary(Core& core, const Inode& inode, InodeNumber directory,
 
 // One name at a time, each in a commit of its own: a file with a million links must not become
 // one huge batch. The inode goes with its last name.
-// True: look for another one. `last`: it was the last, and went.
-Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason, bool& last) {
-  std::vector<std::pair<InodeNumber, std::string>> links =
-      TRY(core.catalog.list_links(inode->number, 1));
+// True: look for another one. `any`: it went; `last`: and was the last.
+Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
+                           const DropLimits& limits, bool& any, bool& last) {
+  std::vector<std::pair<InodeNumber, std::string>> links;
+  if (limits.only)
+    links.push_back(*limits.only);
+  else
+    links = TRY(core.catalog.list_links(inode->number, 1));
   InodePtr parent;
   NameLook seen;
   Obituary obituary;
@@ -45,6 +49,7 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
   }
   const LockedInodes locked({inode.get(), parent.get()});
   if (inode->record.nlink == 0) return false;
+  if (limits.may_go && !TRY(limits.may_go(*inode))) return false;
   InodeRecord next = inode->record;
   InodeRecord directory;
   std::uint64_t block = 0;
@@ -55,7 +60,7 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
     const std::optional<DentryRecord> dentry =
         TRY(core.catalog.find_dentry(parent_number, name));
     if (!dentry || dentry->inode != inode->number)
-      return true;  // renamed meanwhile: look again
+      return !limits.only;  // renamed meanwhile: look again
     edit.remove_dentry(parent_number, name, *dentry);
     block = TRY(core.knowledge.remove_rows(edit, parent_number, name, seen));
     --next.nlink;
@@ -83,8 +88,11 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
       core.notifications->invalidate_entry(links.front().first, links.front().second);
     }
   }
+  // Another name is left that it has to have its turn by.
+  if (limits.only && block != 0 && inode->record.nlink > 0) put_in_order(core, *inode);
+  any = true;
   last = inode->record.nlink == 0;
-  return !last;
+  return !last && !limits.only;
 }
 
 // One of its paths for the log, relative to the root of the mount; empty: it has none.
@@ -116,7 +124,7 @@ void put_in_quarantine(Core& core, Inode& inode) {
 }  // namespace
 
 Result<void> drop_names(Core& core, InodeNumber number, DropReason reason,
-                        std::optional<std::uint64_t> bytes) {
+                        std::optional<std::uint64_t> bytes, const DropLimits& limits) {
   Result<InodePtr> found = core.table.get(number);
   if (!found.ok()) {
     if (found.error().code == ESTALE) return {};
@@ -127,11 +135,13 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason,
                        !is_eviction(reason);
   const std::string path = is_told ? path_of(core, number) : std::string{};
   // At most one round a name, and one more for each rename that comes between.
+  bool any = false;
   bool last = false;
-  while (TRY(drop_one_name(core, inode, reason, last))) {
+  while (TRY(drop_one_name(core, inode, reason, limits, any, last))) {
   }
+  if (limits.may_go && !any) return {};
   // Two that evict the same file both come here.
-  if (last || !is_eviction(reason)) {
+  if (last || (!is_eviction(reason) && !limits.may_go)) {
     const std::lock_guard lock(inode->mutex);
     const std::uint64_t size = inode->record.stamp.size;
     core.drops.count(reason, std::min(bytes.value_or(size), size));

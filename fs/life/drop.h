@@ -3,10 +3,22 @@
 // crash left it incomplete, or its room is needed.
 #pragma once
 
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
 #include "fs/life/drop_reason.h"
 #include "fs/node/core.h"
 
 namespace kvcachefs {
+
+struct DropLimits {
+  // Asked before each name, under the inode's lock; with false those that are left stay.
+  std::function<Result<bool>(const Inode&)> may_go = {};
+  // This name alone: directory and name.
+  std::optional<std::pair<InodeNumber, std::string>> only = {};
+};
 
 // Removes every name of the inode, tells the kernel, and leaves the inode to the reaper once
 // nobody has it open. The caller holds no inode lock. An inode that is gone already is success.
@@ -18,6 +30,6 @@ namespace kvcachefs {
 // outlasts no lease and no young file (fs/budget); it asks again then, or when an open says ESTALE.
 // `bytes`: what its copy occupies; it counts as that, and no more than its length.
 Result<void> drop_names(Core& core, InodeNumber number, DropReason reason,
-                        std::optional<std::uint64_t> bytes = {});
+                        std::optional<std::uint64_t> bytes = {}, const DropLimits& limits = {});
 
 }  // namespace kvcachefs

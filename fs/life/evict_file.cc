@@ -1,14 +1,15 @@
 #include "fs/life/evict_file.h"
 
 #include "fs/life/drop.h"
+#include "fs/life/pool_standing.h"
 #include "fs/life/states.h"
 
 namespace kvcachefs {
 namespace {
 
 // The caller holds the inode's lock.
-Obstacle obstacle_now(Core& core, const Inode& inode, const Treatment& treatment,
-                      DropReason reason) {
+Result<Obstacle> obstacle_now(Core& core, const Inode& inode, const Treatment& treatment,
+                              DropReason reason) {
   const InodeRecord& record = inode.record;
   if (!inode.is_file() || record.nlink == 0 || inode.evicting) return Obstacle::kUnwanted;
   const bool is_asked = reason == DropReason::kAsked;
@@ -18,6 +19,7 @@ Obstacle obstacle_now(Core& core, const Inode& inode, const Treatment& treatment
                                 : obstacle_of(record, inode.opens, treatment, !is_asked);
   if (obstacle != Obstacle::kNone) return obstacle;
   if (!is_asked && core.budget.is_leased(inode.number)) return Obstacle::kLeased;
+  if (TRY(hides_older(core, inode))) return Obstacle::kQueued;
   return Obstacle::kNone;
 }
 
@@ -29,7 +31,7 @@ Result<Eviction> evict_file(Core& core, const InodePtr& inode, DropReason reason
   Eviction out;
   {
     const std::lock_guard lock(inode->mutex);
-    out.obstacle = obstacle_now(core, *inode, treatment, reason);
+    out.obstacle = TRY(obstacle_now(core, *inode, treatment, reason));
     if (out.obstacle != Obstacle::kNone) return out;
     const std::optional<SealedCopy> copy = inode->record.state == DataState::kRemote
                                                ? SealedCopy{.device = kNoDevice}

@@ -23,7 +23,7 @@ struct Eviction {
 //
 // From the moment at which nothing stands against it, nobody is told any more that the file is there, and
 // who makes one of its name waits for its end: a name is either a hit that can be opened, or a miss.
-// Errors: those of Catalog::commit(), of Knowledge::treatment(); the file is as it was then.
+// Errors: those of the catalog, of Knowledge::treatment(); the file is as it was then.
 Result<Eviction> evict_file(Core& core, const InodePtr& inode, DropReason reason,
                             const std::function<bool(const SealedCopy&)>& wanted = {});
 

@@ -6,7 +6,7 @@ namespace kvcachefs {
 
 std::string_view name_of(Obstacle obstacle) noexcept {
   constexpr std::array<std::string_view, kObstacles> kNames = {
-      "none", "open", "unsealed", "kept", "pinned", "leased", "unwanted", "owned"};
+      "none", "open", "unsealed", "kept", "pinned", "leased", "unwanted", "owned", "queued"};
   return kNames[static_cast<std::size_t>(obstacle)];
 }
 

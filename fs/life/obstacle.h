@@ -17,10 +17,11 @@ enum class Obstacle : std::uint8_t {
   kLeased,    // somebody has just found it
   kUnwanted,  // it is no file, is gone already, or was not meant
   kOwned,     // policy process, and who wrote it lives
+  kQueued,    // the pool has an older file of its name, which would be found in its place
 };
-inline constexpr std::size_t kObstacles = 8;
+inline constexpr std::size_t kObstacles = 9;
 
-// "none", "open", "unsealed", "kept", "pinned", "leased", "unwanted", "owned".
+// "none", "open", "unsealed", "kept", "pinned", "leased", "unwanted", "owned", "queued".
 [[nodiscard]] std::string_view name_of(Obstacle obstacle) noexcept;
 
 // What its policy alone says.

@@ -9,7 +9,8 @@
 //   mutable     kept                                  kept if it was fsynced, or if it still
 //                                                     has its last seal's checksums, else
 //                                                     dropped
-//   sealed      kept                                  kept
+//   sealed      kept                                  kept; one that is found changed later on
+//                                                     as mutable (checked_status())
 //
 // The kernel's page cache of the backing files outlives a daemon, so after its crash a file
 // that equals its stamp is whole. After a machine's crash a size proves nothing (a mapped store

@@ -11,6 +11,7 @@
 #include "backend/base/log.h"
 #include "fs/life/checksum.h"
 #include "fs/life/drop.h"
+#include "fs/life/obstacle.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
 
@@ -152,11 +153,60 @@ Result<Sealed> seal_one(Core& core, const SealCandidate& file) {
     if (stamp.size <= kMostChecksummedBytes) {
       Result<std::vector<std::uint32_t>> sums = checksum_file(file.fd.get(), stamp.size);
       if (!sums.ok() && sums.error().code == ENODATA) return Sealed::kNotReady;
-      if (!sums.ok()) return sums.error();
+      if (!sums.ok()) {
+        core.devices->failed(file.device, sums.error().code);
+        return sums.error();
+      }
       object->chunk_crc32c = std::move(*sums);
     }
   }
   return record_seal(core, file, stamp, *object, is_new);
+}
+
+// Whether its file is still the one that could not be sealed. The caller holds the inode's lock.
+bool is_as_found(const SealCandidate& file) {
+  const Inode& inode = *file.inode;
+  return inode.record.object == file.object && inode.writers == 0 &&
+         inode.write_opens == file.write_opens;
+}
+
+// A rewrite that failed: what was there before it is there again. False: there was nothing, or somebody has it open.
+Result<bool> take_back(Core& core, const SealCandidate& file, bool& waits) {
+  {
+    const std::lock_guard lock(file.inode->mutex);
+    if (!is_as_found(file) || !file.inode->is_going() ||
+        file.inode->record.previous_object == kNoObject)
+      return false;
+    waits = file.inode->opens > 0;
+    if (waits) return false;
+    TRY(take_back_rewrite(core, *file.inode));
+  }
+  log_error("poisoned inode={} object={}: the disk refused its data, what it replaced is back",
+            file.inode->number, file.object);
+  core.counters.poisoned.fetch_add(1, std::memory_order_relaxed);
+  if (core.on_orphan_object) core.on_orphan_object();
+  if (core.notifications != nullptr)
+    core.notifications->invalidate_attributes(file.inode->number);
+  return true;
+}
+
+// What the disk has refused is a miss from now on; not what was written anew since, and not what is whole and to be kept: an
+// application's file has errors, and is there. False: it is to be looked at again.
+Result<bool> give_up(Core& core, const SealCandidate& file) {
+  bool waits = false;
+  if (file.failed && TRY(take_back(core, file, waits))) return true;
+  if (waits) return false;
+  const bool is_kept =
+      !file.failed &&
+      obstacle_by_policy(TRY(note_policy(core, *file.inode))) != Obstacle::kNone;
+  bool stays = false;
+  TRY(drop_names(core, file.inode->number, DropReason::kPoisoned, {},
+                 {.may_go = [&](const Inode& inode) -> Result<bool> {
+                   const bool is_synced = (inode.record.flags & kInodeFsynced) != 0;
+                   stays = !is_as_found(file) || (!file.failed && (is_kept || is_synced));
+                   return !stays;
+                 }}));
+  return !stays;
 }
 
 }  // namespace
@@ -305,11 +355,10 @@ void Sealer::pass() {
         // Counted as sealed only after the sync below.
         core_.counters.unsealed.fetch_add(1, std::memory_order_relaxed);
       } else if (outcome.ok() && *outcome == Sealed::kPoisoned) {
-        if (const Result<void> dropped =
-                drop_names(core_, file.inode->number, DropReason::kPoisoned);
-            !dropped.ok()) {
-          log_error("poison failed inode={} errno={}", file.inode->number,
-                    dropped.error().code);
+        const Result<bool> gone = give_up(core_, file);
+        if (!gone.ok())
+          log_error("poison failed inode={} errno={}", file.inode->number, gone.error().code);
+        if (!gone.ok() || !*gone) {
           retry = true;
           first_left = std::min(first_left, file.inode->number);
         }
@@ -332,11 +381,14 @@ void Sealer::pass() {
   }
   const std::lock_guard lock(mutex_);
   from_ = std::min(from_, first_left);
+  if (!retry) retry_after_ = kQuiet;
   if (retry && !stopping_) {
-    // Something moved under the seal, or a disk failed for a moment: again after a quiet time.
-    if (!pending_) first_wake_ = Clock::now();
-    last_wake_ = Clock::now();
+    // Something moved under the seal, or a disk fails: again after a quiet time, or, if nobody stores anything else, a longer
+    // one each time.
+    const Clock::time_point at = Clock::now() + retry_after_ - kQuiet;
+    if (!pending_) first_wake_ = last_wake_ = at;
     pending_ = true;
+    retry_after_ = std::min<Clock::duration>(2 * retry_after_, kLongestRetry);
   }
 }
 

@@ -41,6 +41,7 @@ class Sealer {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kQuiet{500};
   static constexpr std::chrono::milliseconds kLongestWait{10'000};
+  static constexpr std::chrono::milliseconds kLongestRetry{30'000};
   // One sync of the device and one of the catalog for all: who stores meanwhile waits for each. In bytes as well, for what is
   // sealed counts when the batch is done.
   static constexpr std::size_t kBatch = 512;
@@ -62,6 +63,7 @@ class Sealer {
   bool hurried_ = false;
   Clock::time_point first_wake_{};
   Clock::time_point last_wake_{};
+  Clock::duration retry_after_ = kQuiet;
   // No unsealed inode that may be ready has a smaller number: where the next walk begins.
   InodeNumber from_ = 0;
   std::thread thread_;

@@ -81,8 +81,13 @@ Result<void> begin_change(Core& core, Inode& inode, Change change) {
   Edit edit;
   prepare_change(inode.number, next, edit);
   if (change != Change::kWrite) edit.set_frees();
-  if (change == Change::kTruncate) next.flags |= kInodeKeep;
-  return commit_record(core, inode, std::move(next), std::move(edit));
+  const bool was_sealed = inode.record.state == DataState::kSealed;
+  TRY(commit_record(core, inode, std::move(next), std::move(edit)));
+  if (!was_sealed) return {};
+  // A power cut must not find bytes changed under a record that still says "sealed".
+  inode.change_unsynced = true;
+  if (core.on_sync_wanted) core.on_sync_wanted();
+  return {};
 }
 
 Result<void> take_back_rewrite(Core& core, Inode& inode) {
@@ -94,6 +99,7 @@ Result<void> take_back_rewrite(Core& core, Inode& inode) {
   edit.put_orphan_object(next.object, device);
   next.object = next.previous_object;
   next.previous_object = kNoObject;
+  next.flags &= ~kInodePoisoned;
   enter_state(inode.number, next, next.previous_state, edit);
   next.previous_state = DataState::kNone;
   inode.device.reset();
@@ -130,6 +136,11 @@ Result<void> note_danger(Core& core, Inode& inode) {
 
 }  // namespace
 
+Result<void> check_publishable(Core& core, Inode& inode) {
+  TRY(note_danger(core, inode));
+  return check_written(inode);
+}
+
 Result<void> publish_locked(Core& core, Inode& inode) {
   if (!is_unsealed(inode.record.state)) return {};
   Tier* tier = TRY(core.devices->of(inode));
@@ -137,10 +148,9 @@ Result<void> publish_locked(Core& core, Inode& inode) {
   core.budget.measured(inode.number, backing);
   const bool first = inode.record.state == DataState::kUnpublished;
   if (!first && inode.record.stamp == stamp_of(backing)) return {};
+  TRY(check_publishable(core, inode));
   InodeRecord next = inode.record;
   Edit edit;
-  TRY(note_danger(core, inode));
-  TRY(check_written(inode));
   const bool replaces = next.previous_object != kNoObject;
   TRY(prepare_publication(core, inode.number, next, backing, edit));
   TRY(commit_record(core, inode, std::move(next), std::move(edit)));

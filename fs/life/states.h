@@ -46,6 +46,8 @@ Result<void> poison(Core& core, Inode& inode, int code);
 // Errors: the code of the write that failed, EIO when that was before this mount (poisoned). The caller holds
 // the inode's lock.
 Result<void> check_written(const Inode& inode);
+// The same before a publication: also of writes that nobody has seen fail. May commit the inode's record.
+Result<void> check_publishable(Core& core, Inode& inode);
 
 // A whole file with a name stands in one of the orders of eviction: said after its seal, and when a block's name
 // has gone and another is left. Two or three reads of the database. The caller holds the inode's lock.

@@ -149,8 +149,12 @@ Result<void> Attributes::change_data(const InodePtr& inode, const SetAttributes&
     opened = TRY(tier->open(inode->record.object, change.size ? O_RDWR : O_RDONLY));
     fd = opened.get();
   }
-  if (change.size && ::ftruncate(fd, static_cast<off_t>(*change.size)) != 0)
-    return fail_errno("truncate");
+  if (change.size && ::ftruncate(fd, static_cast<off_t>(*change.size)) != 0) {
+    const Error failed = fail_errno("truncate");
+    // Nobody may have it open who would tell the sealer.
+    if (inode->writers == 0 && core_.on_unwritten) core_.on_unwritten(inode->number);
+    return failed;
+  }
   if (change.atime || change.mtime) {
     TRY(note_mapped_store(*inode, fd));
     const timespec times[2] = {time_argument(change.atime), time_argument(change.mtime)};
@@ -170,6 +174,8 @@ Result<void> Attributes::change_data(const InodePtr& inode, const SetAttributes&
   }
   edit.set_frees();
   next.stamp = stamp_of(backing);
+  // An application's own.
+  if (change.size) next.flags |= kInodeKeep;
   return commit_record(core_, *inode, std::move(next), std::move(edit));
 }
 

@@ -9,6 +9,7 @@
 #include "backend/base/log.h"
 #include "fs/acl/acl.h"
 #include "fs/life/drop.h"
+#include "fs/life/obstacle.h"
 #include "fs/life/states.h"
 #include "fs/names/credentials.h"
 #include "fs/node/attributes.h"
@@ -62,6 +63,34 @@ struct stat remote_status(const InodeRecord& record) {
   return status;
 }
 
+namespace {
+
+// The machine went down while it was being changed, and the record of that was lost (fs/life/recover.h: what is mutable).
+bool is_of_cut_run(const Core& core, const InodeRecord& record, const DataStamp& now) {
+  return record.object < core.cut_before && now.mtime < core.started;
+}
+
+Result<struct stat> take_as_changed(Core& core, Inode& inode, ObjectId object,
+                                    const struct stat& backing) {
+  {
+    const std::lock_guard lock(inode.mutex);
+    // Somebody else did, or writes it by now.
+    if (inode.record.state != DataState::kSealed || inode.record.object != object ||
+        inode.writers > 0)
+      return backing;
+    InodeRecord next = inode.record;
+    Edit edit;
+    prepare_change(inode.number, next, edit);
+    next.stamp = stamp_of(backing);
+    TRY(commit_record(core, inode, std::move(next), std::move(edit)));
+  }
+  core.counters.changed_on_purpose.fetch_add(1, std::memory_order_relaxed);
+  if (core.on_unwritten) core.on_unwritten(inode.number);
+  return backing;
+}
+
+}  // namespace
+
 Result<struct stat> checked_status(Core& core, Inode& inode) {
   {
     const std::lock_guard lock(inode.mutex);
@@ -69,33 +98,32 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
   }
   if (core.devices->any_lost()) TRY(check_device(core, inode));
   DropReason reason = DropReason::kLost;
+  ObjectId object = kNoObject;
   {
     std::unique_lock lock(inode.mutex);
     Result<Tier*> tier = core.devices->of(inode);
     const InodeRecord& record = inode.record;
+    object = record.object;
     if (tier.ok()) {
-      const ObjectId object = record.object;
       const Result<struct stat> backing = (*tier)->status(object);
       if (backing.ok()) {
         const DataStamp now = stamp_of(*backing);
         if (record.state != DataState::kSealed || inode.writers > 0 ||
             is_same_data(now, record.stamp) || record.nlink == 0)
           return *backing;
-        if (now.size == record.stamp.size) {
-          // A store through a mapping that outlived its descriptor, or an application's own
-          // doing: no damage.
-          InodeRecord next = record;
-          Edit edit;
-          prepare_change(inode.number, next, edit);
-          next.stamp = now;
-          TRY(commit_record(core, inode, std::move(next), std::move(edit)));
-          lock.unlock();
-          core.counters.changed_on_purpose.fetch_add(1, std::memory_order_relaxed);
-          if (core.on_unwritten) core.on_unwritten(inode.number);
-          return *backing;
-        }
+        const bool is_of_cut = is_of_cut_run(core, record, now);
+        const bool is_synced = (record.flags & kInodeFsynced) != 0;
+        const bool is_same_size = now.size == record.stamp.size;
+        lock.unlock();
+        const bool is_kept =
+            is_of_cut &&
+            (is_synced || obstacle_by_policy(TRY(note_policy(core, inode))) != Obstacle::kNone);
+        // A store through a mapping that outlived its descriptor, or an application's own
+        // doing: no damage.
+        if (is_kept || (!is_of_cut && is_same_size))
+          return take_as_changed(core, inode, object, *backing);
         // Nobody had it open for writing, and a mapping cannot change a size.
-        reason = DropReason::kDamaged;
+        reason = is_of_cut ? DropReason::kIncomplete : DropReason::kDamaged;
       } else if (backing.error().code != ENOENT || record.nlink == 0) {
         if (backing.error().code != ENOENT)
           core.devices->failed(*inode.device, backing.error().code);
@@ -107,7 +135,11 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
       return tier.error();
     }
   }
-  TRY(drop_names(core, inode.number, reason));
+  // Not what was written anew since.
+  TRY(drop_names(core, inode.number, reason, {},
+                 {.may_go = [object](const Inode& now) -> Result<bool> {
+                   return now.record.object == object;
+                 }}));
   return fail(ENOENT, "its backing file is lost");
 }
 

@@ -30,6 +30,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
     if (inode->evicting) return fail(ENOENT, "being evicted");
     if (inode->record.nlink >= kMostLinks) return fail(EMLINK, "links");
     if (TRY(core_.catalog.find_dentry(new_parent, new_name))) return fail(EEXIST, "name");
+    if (inode->record.state == DataState::kUnpublished) TRY(check_publishable(core_, *inode));
     const UnixNanos now = file_clock_now();
     InodeRecord next = inode->record;
     Edit edit;

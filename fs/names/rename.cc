@@ -33,7 +33,7 @@ namespace {
 // A rename of a file that was never published publishes it, in the same commit: a crash shows
 // either neither or both.
 Result<void> publish_with(Core& core, Inode& inode, RenameChanges& changes, Edit& edit) {
-  TRY(check_written(inode));
+  TRY(check_publishable(core, inode));
   if (!is_unsealed(inode.record.state)) return {};
   Tier* tier = TRY(core.devices->of(inode));
   const struct stat backing = TRY(tier->status(inode.record.object));

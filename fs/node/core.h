@@ -76,6 +76,7 @@ struct Core {
   // The machine went down under the last run: objects with ids below this whose backing files are missing
   // may be evictions whose record was lost, and are no damage. 0: it did not.
   ObjectId cut_before = 0;
+  const UnixNanos started = file_clock_now();
   // Set once before the mount answers, to the background threads' wake-up calls. They queue and
   // return.
   std::function<void(InodeNumber, bool evicted)> on_nameless;

@@ -98,6 +98,8 @@ struct Inode {
   std::atomic<bool> use_noted{false};
   // Of an unpublished file that is open for writing: what Budget::danger() was then.
   std::uint64_t danger_at_open = 0;
+  // It was sealed, and the record that it is no more may not have reached the disk.
+  bool change_unsynced = false;
   // What close, fsync and rename of a poisoned file say: the error of the write that failed.
   int write_errno = EIO;
   // Of a directory that was made with nothing in it: what lookups that ended at its absence were taken for

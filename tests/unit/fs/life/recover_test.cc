@@ -1,4 +1,5 @@
 // What a start makes of what the last run left.
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -302,6 +303,46 @@ TEST(Recovery, RefusesToRunWithoutOneOfItsDevices) {
                         (volume.directory() + "/elsewhere").c_str()));
   ASSERT_EQ(0, ::mkdir(volume.device_paths().front().c_str(), 0700));
   EXPECT_ERROR(ENODEV, volume.try_run());
+}
+
+void sync(TestVolume& volume, InodeNumber inode) {
+  OpenFile& file = volume.open(inode, O_RDONLY);
+  EXPECT_OK(volume->fsync(file, false));
+  volume->release(file);
+}
+
+// The record that a sealed file is being changed was lost with the power, and its new bytes were not.
+TEST(Recovery, MachineCrashJudgesWhatChangedUnderItsSeal) {
+  TestVolume volume;
+  const InodeNumber cache = volume.store_file(kRootInode, "cache", "bytes");
+  const InodeNumber kept = volume.store_file(kRootInode, "kept", "bytes");
+  EXPECT_OK(volume->set_xattr(kept, "user.kvcachefs.policy", "keep", 0, kRoot));
+  const InodeNumber synced = volume.store_file(kRootInode, "synced", "bytes");
+  sync(volume, synced);
+  const InodeNumber grown = volume.store_file(kRootInode, "grown", "bytes");
+  sync(volume, grown);
+  volume.store_file(kRootInode, "untouched", "bytes");
+  volume.settle();
+  std::vector<std::string> paths;
+  for (const InodeNumber inode : {cache, kept, synced})
+    paths.push_back(volume.backing_path_of(inode));
+  const std::string longer = volume.backing_path_of(grown);
+  volume.pull_plug();
+  // Before this run began.
+  const auto leave = [](const std::string& path, std::string_view bytes) {
+    write_file(path, bytes);
+    const timespec times[2] = {{.tv_sec = 7, .tv_nsec = 0}, {.tv_sec = 7, .tv_nsec = 0}};
+    ASSERT_EQ(0, ::utimensat(AT_FDCWD, path.c_str(), times, 0));
+  };
+  for (const std::string& path : paths) leave(path, "BYTes");
+  leave(longer, "bytes and more");
+  volume.run();
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "cache"));
+  EXPECT_EQ("BYTes", must(volume.read_path("kept")));
+  EXPECT_EQ("BYTes", must(volume.read_path("synced")));
+  EXPECT_EQ("bytes and more", must(volume.read_path("grown")));
+  EXPECT_EQ("bytes", must(volume.read_path("untouched")));
+  EXPECT_EQ(0u, volume->counts().damaged);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "backend/base/crc32c.h"
+#include "fs/node/open_file.h"
 #include "tests/fakes/test_volume.h"
 
 namespace kvcachefs {
@@ -175,7 +176,8 @@ TEST(States, RewritingUnderAReaderTruncatesInPlace) {
   const InodeRecord record = volume.record_of(inode);
   EXPECT_EQ(object, record.object);
   EXPECT_EQ(DataState::kMutable, record.state);
-  EXPECT_NE(0u, record.flags & kInodeKeep);
+  // Who rewrites it says nothing of how long it is needed, whoever else reads it just then.
+  EXPECT_EQ(0u, record.flags & kInodeKeep);
   volume->release(reader);
   volume.close(writer);
 }
@@ -265,6 +267,89 @@ TEST(States, AFileThatTheDiskRefusesIsPoisoned) {
   EXPECT_TRUE(volume.notifications().has_entry(kRootInode, "f"));
   EXPECT_TRUE(volume.notifications().has_entry(kRootInode, "g"));
   EXPECT_EQ("x", must(volume.read_path("good")));
+}
+
+void sync(TestVolume& volume, InodeNumber inode) {
+  OpenFile& file = volume.open(inode, O_RDONLY);
+  EXPECT_OK(volume->fsync(file, false));
+  volume->release(file);
+}
+
+TEST(States, WhatIsToBeKeptOutlivesADiskThatRefusesItForAMoment) {
+  TestVolume volume;
+  const InodeNumber synced = volume.store_file(kRootInode, "synced", "one");
+  sync(volume, synced);
+  volume.rewrite(synced, "two");
+  const InodeNumber kept = volume.store_file(kRootInode, "kept", "bytes");
+  EXPECT_OK(volume->set_xattr(kept, "user.kvcachefs.policy", "keep", 0, kRoot));
+  volume.store_file(kRootInode, "cache", "bytes");
+  for (const InodeNumber inode : {synced, kept, must(volume.resolve("cache"))})
+    volume.faults().unsyncable.insert(volume.record_of(inode).object);
+  volume.start();
+  EXPECT_TRUE(TestVolume::wait_for([&] { return volume->counts().poisoned == 1; }));
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "cache"));
+  volume.stop_cleanly();
+  volume.run();
+  EXPECT_EQ("two", must(volume.read_path("synced")));
+  EXPECT_EQ("bytes", must(volume.read_path("kept")));
+  volume.settle();
+  EXPECT_EQ(DataState::kSealed, volume.state_of(synced));
+  EXPECT_EQ(DataState::kSealed, volume.state_of(kept));
+}
+
+// What a failed write(2) leaves; in memory alone, so the inode is to be held.
+InodePtr let_its_writing_fail(OpenFile& file) {
+  const std::lock_guard lock(file.inode->mutex);
+  file.inode->record.flags |= kInodePoisoned;
+  return file.inode;
+}
+
+TEST(States, ARewriteThatFailsBringsTheOldBytesBack) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "old");
+  volume.settle();
+  volume.start();
+  OpenFile& writer = volume.open(inode, O_WRONLY | O_TRUNC);
+  volume.write(writer, "ne");
+  InodePtr held = let_its_writing_fail(writer);
+  EXPECT_ERROR(EIO, volume->flush(writer, kRoot));
+  volume->release(writer);
+  EXPECT_TRUE(TestVolume::wait_for([&] { return volume->counts().poisoned == 1; }));
+  EXPECT_EQ("old", must(volume.read_path("f")));
+  EXPECT_TRUE(volume.notifications().has_attributes(inode));
+  held.reset();
+  volume.stop_cleanly();
+  volume.run();
+  EXPECT_EQ("old", must(volume.read_path("f")));
+  EXPECT_EQ(DataState::kSealed, volume.state_of(inode));
+  EXPECT_EQ(1u, volume.objects());
+}
+
+TEST(States, ALinkDoesNotPublishWhatCouldNotBeWritten) {
+  TestVolume volume;
+  const Created made = volume.create(kRootInode, "f.tmp");
+  volume.write(*made.opened.file, "half");
+  InodePtr held = let_its_writing_fail(*made.opened.file);
+  EXPECT_ERROR(EIO, volume->link(made.entry.inode, kRootInode, "f", kRoot));
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "f"));
+  volume->release(*made.opened.file);
+  held.reset();
+  volume.settle();
+  EXPECT_TRUE(volume.names_in(kRootInode).empty());
+}
+
+TEST(States, ATruncationThatFailsLeavesTheFileAsItWas) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  volume.settle();
+  volume.start();
+  SetAttributes change;
+  change.size = UINT64_MAX;  // no filesystem takes that
+  EXPECT_FALSE(volume->set_attributes(inode, change, nullptr, kRoot).ok());
+  EXPECT_TRUE(
+      TestVolume::wait_for([&] { return volume.state_of(inode) == DataState::kSealed; }));
+  EXPECT_EQ(0u, volume.record_of(inode).flags & kInodeKeep);
+  EXPECT_EQ("bytes", must(volume.read_path("f")));
 }
 
 TEST(States, TwoDevicesShareTheFiles) {
