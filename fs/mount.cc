@@ -41,6 +41,8 @@ constexpr std::chrono::milliseconds kFirstTry{500};
 // A busy mount often has one file open for one moment more.
 constexpr std::int64_t kDrain = 5 * kNanosPerSecond;
 constexpr int kDrainPollMs = 50;
+// What is told takes kGather and a round trip; the other nodes do without after a while.
+constexpr std::chrono::milliseconds kLastWords{500};
 // How long the stop waits for the disk to take what is not sealed; the rest is sealed by the
 // next start.
 constexpr double kSealSeconds = 20;
@@ -93,6 +95,7 @@ SessionOptions session_options(const Config& config, int trial_fd) {
                               TransportWish::kDev);
   options.ring_memory_bytes = config.ring_memory;
   options.trial_fd = trial_fd;
+  options.has_pool = config.pool.has_value();
   return options;
 }
 
@@ -428,8 +431,12 @@ void Mount::unmount_in_time() noexcept {
 
 void Mount::finish() noexcept {
   if (std::exchange(finished_, true)) return;
-  // What waits for it would hold the rest up; what is queued for it is queued for the next run, too.
-  if (pool_) pool_->client().give_up();
+  if (pool_) {
+    // Other nodes believe what they know until they are told.
+    pool_->wait_until_told(Deadline::clock::now() + kLastWords);
+    // What waits for it would hold the rest up; what is queued for it is queued for the next run, too.
+    pool_->client().give_up();
+  }
   if (serving_.joinable()) {
     session_->request_stop();
     serving_.join();

@@ -502,7 +502,8 @@ Result<EvictPage> Volume::evict_in(InodeNumber directory, std::uint64_t after) {
 }
 
 Result<Unflushed> Volume::flush(std::string_view path, InodeNumber before) {
-  if (!parts_->publisher) return fail(EOPNOTSUPP, "the mount has no pool");
+  if (!parts_->publisher)
+    return fail(EOPNOTSUPP, "the mount has no pool: mount it with --pool");
   if (!parts_->core.is_publishing)
     return fail(EROFS, "the mount publishes nothing on its pool");
   if (before == 0) {

@@ -64,6 +64,8 @@ class PoolLogWriter {
 
   // The next append begins another log: nobody knows what the last one came to.
   void give_up_log();
+  // A change will not be told: readers find a gap before the next.
+  void leave_gap() noexcept { ++sequence_; }
 
  private:
   Result<void> write(PoolSession& session, const std::string& bytes, Deadline deadline);

@@ -106,10 +106,17 @@ void PoolService::tell(const PoolLogRecord& record) {
   const std::lock_guard lock(mutex_);
   if (untold_.size() >= kMostUntold) {
     ++report_.untold;
+    has_gap_ = true;
     return;
   }
   untold_.push_back(record);
   if (untold_.size() == 1) changed_.notify_all();
+}
+
+void PoolService::wait_until_told(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  if (!is_usable()) return;
+  changed_.wait_until(lock, deadline, [this] { return untold_.empty() || stopping_; });
 }
 
 UnixNanos PoolService::server_now() const {
@@ -260,6 +267,7 @@ void PoolService::append() {
   std::vector<PoolLogRecord> records;
   {
     const std::lock_guard lock(mutex_);
+    if (std::exchange(has_gap_, false)) log_->leave_gap();
     const auto end =
         untold_.begin() + static_cast<std::ptrdiff_t>(std::min(untold_.size(), kMostTold));
     records.assign(untold_.begin(), end);
@@ -277,6 +285,7 @@ void PoolService::append() {
     const std::lock_guard lock(mutex_);
     untold_.erase(untold_.begin(),
                   untold_.begin() + static_cast<std::ptrdiff_t>(records.size()));
+    if (untold_.empty()) changed_.notify_all();
   } else if (told.error().code == ETIMEDOUT || told.error().code == ENOTCONN) {
     // It may still be under way, and what comes of it is not known: others find a gap, and forget.
     log_->give_up_log();
@@ -334,6 +343,8 @@ void PoolService::meet(const std::vector<PoolMember>& members) {
       peers.emplace(node, Peer{.told = member.node, .reader = PoolLogReader(node)});
     }
   }
+  // What it told last may not have been read.
+  const bool is_one_gone = !peers_.empty();
   peers_ = std::move(peers);
   {
     const std::lock_guard lock(mutex_);
@@ -341,7 +352,7 @@ void PoolService::meet(const std::vector<PoolMember>& members) {
     members_ = members;
   }
   note_silence(members);
-  if (!is_new) return;
+  if (!is_new && !is_one_gone) return;
   follow();  // from here on
   missed_something();
 }

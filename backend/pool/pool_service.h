@@ -100,6 +100,8 @@ class PoolService {
   [[nodiscard]] bool is_known_missing(std::string_view path) const;
   // Tells the others.
   void tell(const PoolLogRecord& record);
+  // Returns when they have been told of all; at the deadline at the latest, and at once while the pool is not there.
+  void wait_until_told(Deadline deadline);
   // By the server's clock; 0: it was never heard.
   [[nodiscard]] UnixNanos server_now() const;
   // Somebody found no room there just now. It holds for kFullFor: so long its trash is kept for no longer than it must.
@@ -181,6 +183,7 @@ class PoolService {
   std::atomic<std::uint64_t> grown_{0};
   std::atomic<bool> joined_{false};
   std::atomic<std::int64_t> full_until_{0};  // monotonic
+  bool has_gap_ = false;                     // a change will not be told; under mutex_
   bool has_tried_ = false;                   // to join; under mutex_
   bool stopping_ = false;
   std::thread thread_;

@@ -10,6 +10,11 @@ namespace {
 
 constexpr std::int64_t kSameUse = 60 * kNanosPerSecond;
 
+// A directory that only root may see (lost+found), or another filesystem.
+bool is_not_ours(int code) noexcept {
+  return code == EACCES || code == EPERM || code == EXDEV || code == ELOOP;
+}
+
 }  // namespace
 
 bool PoolColdFile::operator<(const PoolColdFile& other) const noexcept {
@@ -61,7 +66,8 @@ Result<std::vector<std::string>> tally_directory(
       deadline);
   if (listed.ok()) return below;
   const int code = listed.error().code;
-  if (code == ENOENT || code == ENOTDIR || code == ESTALE) return below;
+  const bool is_gone = code == ENOENT || code == ENOTDIR || code == ESTALE;
+  if (is_gone || (!path.empty() && is_not_ours(code))) return below;
   return listed.error();
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "fs/known/order_source.h"
+#include "fs/life/pool_standing.h"
 #include "fs/node/attributes.h"
 #include "fs/synthetic/tree.h"
 
@@ -107,8 +108,10 @@ Result<void> add_block(Core& core, const NameOf& name, Explanation& out) {
 }
 
 Result<void> add_file(Core& core, const NameOf& name, Inode& inode, Explanation& out) {
+  bool is_queued = false;
   {
     const std::lock_guard lock(inode.mutex);
+    is_queued = TRY(hides_older(core, inode));
     out.opens = inode.opens;
     out.writers = inode.writers;
     const bool is_remote = inode.record.state == DataState::kRemote;
@@ -131,6 +134,7 @@ Result<void> add_file(Core& core, const NameOf& name, Inode& inode, Explanation&
   out.obstacle = obstacle_of(out.record, out.opens, out.treatment);
   if (out.obstacle == Obstacle::kNone && core.budget.is_leased(out.inode))
     out.obstacle = Obstacle::kLeased;
+  if (out.obstacle == Obstacle::kNone && is_queued) out.obstacle = Obstacle::kQueued;
   TRY(add_block(core, name, out));
   if (out.ttl) {
     const UnixNanos used =

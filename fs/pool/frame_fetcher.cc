@@ -7,7 +7,7 @@
 #include "backend/base/clock.h"
 #include "backend/base/duplicate_fd.h"
 #include "backend/base/log.h"
-#include "fs/life/drop.h"
+#include "fs/pool/drop_shared.h"
 
 namespace kvcachefs {
 namespace {
@@ -137,12 +137,11 @@ bool FrameFetcher::step(Driven& driven) {
       const std::lock_guard lock(mutex_);
       state = flight.state();
       is_unread_now = state.readers == 0 && !state.is_wanted;
-      if (is_unread_now) flights_.erase(driven.inode->number);
+      if (is_unread_now) forget(driven);
     }
     if (is_unread_now) {
       flight.fail_for_good(fail(ENOENT, "pool: nobody reads it any more"));
       remove(driven.device, driven.object);
-      core_.budget.usage().reaped(driven.inode->number, driven.object);
       return false;
     }
   }
@@ -259,13 +258,18 @@ Result<void> FrameFetcher::settle(Driven& driven) {
                          .sums = flight.expected()});
 }
 
+// The caller holds mutex_: the next flight of the file is counted after this one.
+void FrameFetcher::forget(const Driven& driven) {
+  flights_.erase(driven.inode->number);
+  core_.budget.usage().reaped(driven.inode->number, driven.object);
+}
+
 void FrameFetcher::give_up(Driven& driven, const Error& error) {
   {
     const std::lock_guard lock(mutex_);
-    flights_.erase(driven.inode->number);
+    forget(driven);
   }
   driven.flight->fail_for_good(error);
-  core_.budget.usage().reaped(driven.inode->number, driven.object);
   remove(driven.device, driven.object);
   log_info("pool: not loaded path=\"{}\" step=\"{}\" errno={}", driven.path, error.what,
            error.code);
@@ -275,8 +279,7 @@ void FrameFetcher::give_up(Driven& driven, const Error& error) {
   const bool is_other = error.code == ENOENT || error.code == ENOTDIR || error.code == ESTALE ||
                         error.code == EILSEQ;
   if (!is_other) return;
-  if (const Result<void> dropped =
-          drop_names(core_, driven.inode->number, DropReason::kRemoved);
+  if (const Result<void> dropped = drop_shared(core_, driven.inode->number, driven.copy);
       !dropped.ok())
     log_warn("pool: name not removed inode={} errno={}", driven.inode->number,
              dropped.error().code);

@@ -97,6 +97,7 @@ class FrameFetcher {
            std::shared_ptr<std::atomic<int>> counted);
   void measure(Driven& driven, std::size_t here);
   Result<void> settle(Driven& driven);
+  void forget(const Driven& driven);
   void give_up(Driven& driven, const Error& error);
   void remove(std::uint32_t device, ObjectId object);
 

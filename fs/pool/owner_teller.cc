@@ -71,7 +71,7 @@ Result<bool> OwnerTeller::tell(const std::string& path, const OwnerChange& chang
     const Error& error = told.error();
     const auto noted = is_of_pool(error.code) ? PutOff::Noted::kFull
                                               : put_off_.note(path_hash, monotonic_now());
-    if (noted == PutOff::Noted::kFull) return error;
+    if (noted == PutOff::Noted::kFull && !is_of_path(error.code)) return error;
     if (noted == PutOff::Noted::kFirst)
       log_warn("pool: owner not told yet path=\"{}\" step=\"{}\" errno={}", path, error.what,
                error.code);

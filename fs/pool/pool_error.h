@@ -11,4 +11,9 @@ namespace kvcachefs {
          code == EDQUOT || code == EROFS || code == EOPNOTSUPP;
 }
 
+// Which are a path's for sure, however many there are.
+[[nodiscard]] inline bool is_of_path(int code) noexcept {
+  return code == EACCES || code == EPERM || code == ENAMETOOLONG || code == ELOOP;
+}
+
 }  // namespace kvcachefs

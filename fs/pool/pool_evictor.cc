@@ -10,6 +10,7 @@
 #include "backend/base/units.h"
 #include "backend/pool/pool_sweep.h"
 #include "fs/layout/layout.h"
+#include "fs/pool/pool_error.h"
 
 namespace kvcachefs {
 namespace {
@@ -151,7 +152,9 @@ void PoolEvictor::evict(std::uint64_t bytes) {
   bool learned = false;  // the next count finds others
   for (; at < cold_.size() && freed < bytes; ++at) {
     if (!sleep(std::chrono::milliseconds{0})) return;
-    const Result<Outcome> outcome = evict_one(cold_[at]);
+    Result<Outcome> outcome = evict_one(cold_[at]);
+    // One that the pool does not let go does not keep the others there.
+    if (!outcome.ok() && is_of_path(outcome.error().code)) outcome = Outcome::kStays;
     if (!outcome.ok()) {
       log_debug("pool: not evicted path=\"{}\" step=\"{}\" errno={}", cold_[at].path,
                 outcome.error().what, outcome.error().code);

@@ -11,9 +11,10 @@
 #include "backend/base/log.h"
 #include "backend/pool/pool_format.h"
 #include "backend/pool/pool_path.h"
-#include "fs/life/drop.h"
+#include "fs/life/pool_standing.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
+#include "fs/pool/drop_shared.h"
 
 namespace kvcachefs {
 namespace {
@@ -184,7 +185,7 @@ InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name, bool loa
         return standing;
       }
       if (is_gone && keeps(*standing)) return standing;
-      drop(standing->number);
+      drop(standing->number, question->copy);
     }
     if (is_gone) {
       service_.misses().missed(shared.path_hash, ticket,
@@ -248,10 +249,9 @@ void PoolFiles::stays_here(InodeNumber number, const PoolCopy& copy) {
     log_warn("pool: an eviction was not noted inode={} errno={}", number, put.error().code);
 }
 
-void PoolFiles::drop(InodeNumber number) {
+void PoolFiles::drop(InodeNumber number, const PoolCopy& copy) {
   dropped_.fetch_add(1, std::memory_order_relaxed);
-  if (const Result<void> dropped = drop_names(core_, number, DropReason::kRemoved);
-      !dropped.ok())
+  if (const Result<void> dropped = drop_shared(core_, number, copy); !dropped.ok())
     log_warn("pool: name not removed inode={} errno={}", number, dropped.error().code);
 }
 
@@ -419,7 +419,7 @@ Error PoolFiles::miss_of(const InodePtr& inode, const Standing& standing, const 
     damaged_.found(standing.path, standing.copy.path_hash, standing.copy.fileid);
   // It is not what it was found as: who looks again asks the pool.
   if (is_missing(error.code) || error.code == ESTALE || error.code == EILSEQ)
-    drop(inode->number);
+    drop(inode->number, standing.copy);
   return fail(ENOENT, "pool: its bytes cannot be had");
 }
 
@@ -533,23 +533,24 @@ void PoolFiles::on_change(const PoolLogRecord& record) {
     const Result<InodePtr> inode = core_.table.get(number);
     if (!inode.ok() || !(*inode)->is_file()) continue;
     DataState state = DataState::kNone;
+    // What is written here since then is this node's, and will be published.
+    Result<bool> stays = false;
     {
       const std::lock_guard lock((*inode)->mutex);
       state = (*inode)->record.state;
+      stays = is_newer(core_, **inode, **copy);
     }
-    if (state == DataState::kUnpublished || state == DataState::kMutable) continue;
-    // What is written here since then is this node's, and will be published.
-    const auto is_newer = core_.catalog.is_to_publish(number);
-    if (!is_newer.ok()) continue;
+    if (state == DataState::kUnpublished || state == DataState::kMutable || !stays.ok())
+      continue;
     const bool is_evicted = record.change == PoolChange::kEvicted;
-    if ((*is_newer || is_evicted) && state != DataState::kRemote) {
+    if ((*stays || is_evicted) && state != DataState::kRemote) {
       stays_here(number, **copy);
     } else if (is_evicted && known_.holds(number, monotonic_now())) {
       // Whoever was told of it may still load it: its handle leads to it in the pool's trash. It is asked for again when
       // that is over.
       (*inode)->pool_checked.store(0, std::memory_order_relaxed);
     } else {
-      drop(number);
+      drop(number, **copy);
     }
   }
 }

@@ -110,7 +110,7 @@ class PoolFiles {
   InodePtr take_over(InodeNumber directory, std::string_view name, const SharedName& shared,
                      KnownFiles::Noted&& found);
   bool keeps(Inode& inode);
-  void drop(InodeNumber number);
+  void drop(InodeNumber number, const PoolCopy& copy);
   void stays_here(InodeNumber number, const PoolCopy& copy);
   // Of a directory, the sums tell whose it is.
   Result<KnownFiles::Noted> ask(const std::string& path, bool loads, Deadline deadline);

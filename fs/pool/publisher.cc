@@ -241,7 +241,7 @@ Result<bool> Publisher::remove_names() {
         failed_.fetch_add(1, std::memory_order_relaxed);
         const auto noted =
             is_of_pool(code) ? PutOff::Noted::kFull : names_.note(path_hash, monotonic_now());
-        if (noted == PutOff::Noted::kFull) return removed.error();
+        if (noted == PutOff::Noted::kFull && !is_of_path(code)) return removed.error();
         if (noted == PutOff::Noted::kFirst)
           log_warn("pool: not removed yet path=\"{}\" step=\"{}\" errno={}", path,
                    removed.error().what, code);
@@ -328,7 +328,8 @@ void Publisher::publish_batch(Batch& batch) {
 // False: so many are that it cannot be a matter of each.
 bool Publisher::put_off(InodeNumber number, const Error& error) {
   const PutOff::Noted noted = files_.note(number, monotonic_now());
-  if (noted != PutOff::Noted::kFirst) return noted == PutOff::Noted::kAgain;
+  if (noted != PutOff::Noted::kFirst)
+    return noted == PutOff::Noted::kAgain || is_of_path(error.code);
   const auto shared = shared_name_of(core_.catalog, core_.knowledge, number);
   log_warn("pool: not published yet inode={} path=\"{}\" step=\"{}\" errno={}", number,
            shared.ok() && *shared ? (*shared)->path : "", error.what, error.code);
@@ -387,7 +388,9 @@ Result<std::optional<Publisher::Candidate>> Publisher::find_candidate(InodeNumbe
   const std::size_t chunks = (record.stamp.size + kChecksumChunk - 1) / kChecksumChunk;
   if (!object || object->chunk_crc32c.size() != chunks) return std::optional<Candidate>{};
   Result<UniqueFd> fd = tier->open(record.object, O_RDONLY);
-  if (!fd.ok()) return std::optional<Candidate>{};
+  // One that is missing is found by who opens it.
+  if (!fd.ok() && fd.error().code == ENOENT) return std::optional<Candidate>{};
+  if (!fd.ok()) return fd.error();
   file.object = record.object;
   file.stamp = record.stamp;
   sent.size = record.stamp.size;
@@ -598,15 +601,27 @@ Result<Publisher::Outcome> Publisher::record(const Candidate& file, const Publis
     file.inode->pool_checked.store(monotonic_now(), std::memory_order_relaxed);
     // After the store: who doubts it from here on stores a 0 himself.
     if (replaced_.is_doubted(file.shared.path_hash)) file.inode->pool_checked.store(0);
-  } else if (!published.is_duplicate && !(is_here && standing.has_name)) {
+  } else if (!published.is_duplicate && !(is_here && standing.has_name) &&
+             !file.inode->evicting) {
     if (standing.copy && standing.copy->path_hash == file.shared.path_hash)
       edit.remove_pool_copy(file.inode->number, *standing.copy);
     edit.put_tombstone(file.shared.path, {.fileid = published.status.fileid});
   }
   TRY(core_.catalog.commit(std::move(edit)));
   lock.unlock();
-  if (has_gone) TRY(drop_names(core_, file.inode->number, DropReason::kRemoved));
+  if (has_gone) TRY(drop_replaced(file));
   return is_done ? Outcome::kDone : Outcome::kLater;
+}
+
+// Another node has removed or replaced it: the name goes. Further hard links are this node's alone.
+Result<void> Publisher::drop_replaced(const Candidate& file) {
+  return drop_names(core_, file.inode->number, DropReason::kRemoved, {},
+                    {.may_go = [&file](const Inode& inode) -> Result<bool> {
+                       const InodeRecord& record = inode.record;
+                       return record.state == DataState::kSealed &&
+                              record.object == file.object && record.stamp == file.stamp;
+                     },
+                     .only = std::pair(file.directory, file.name)});
 }
 
 // Who changed the owner or the mode while the file was on its way found no copy of it on the pool, or not this one. A file of

@@ -40,7 +40,7 @@ class Publisher {
         service_(service),
         replaced_(replaced),
         damaged_(damaged),
-        bound_(core),
+        bound_(core, files_),
         owners_(core, service) {}
   ~Publisher() { stop(); }
   Publisher(const Publisher&) = delete;
@@ -100,6 +100,7 @@ class Publisher {
   Result<bool> note_copy(const Candidate& file, const PoolStatus& status);
   Result<Outcome> record(const Candidate& file, const Published& published,
                          std::uint64_t noted);
+  Result<void> drop_replaced(const Candidate& file);
   void note_owner(const Candidate& file, const Published& published, Edit& edit);
   void describe_directories(const SharedName& shared, InodeNumber directory,
                             const std::vector<MadeDirectory>& made);
@@ -114,10 +115,10 @@ class Publisher {
   PoolService& service_;
   ReplacedNames& replaced_;
   const DamagedFiles& damaged_;
+  PutOff files_;  // by inode
   QueueBound bound_;
   OwnerTeller owners_;
   PublishTries tries_;
-  PutOff files_;  // by inode
   PutOff names_;  // by the hash of the path
   std::atomic<std::uint64_t> published_{0};
   std::atomic<std::uint64_t> published_bytes_{0};

@@ -14,7 +14,7 @@ namespace kvcachefs {
 
 class PutOff {
  public:
-  static constexpr std::size_t kMost = 4096;
+  static constexpr std::size_t kMost = 65'536;
   static constexpr std::int64_t kFirstPause = 1'000'000'000;  // nanoseconds, as the next
   static constexpr std::int64_t kLongestPause = 120'000'000'000;
 

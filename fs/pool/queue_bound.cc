@@ -69,6 +69,7 @@ Result<bool> QueueBound::skip(InodeNumber number) {
   edit.set_frees();
   edit.remove_to_publish(number);
   TRY(core_.catalog.commit(std::move(edit)));
+  put_off_.forget(number);
   return true;
 }
 

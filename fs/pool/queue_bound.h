@@ -14,12 +14,14 @@
 #include <cstdint>
 
 #include "fs/node/core.h"
+#include "fs/pool/put_off.h"
 
 namespace kvcachefs {
 
 class QueueBound {
  public:
-  explicit QueueBound(Core& core) : core_(core) {}
+  // `put_off`: the files of the queue that could not be published.
+  QueueBound(Core& core, PutOff& put_off) : core_(core), put_off_(put_off) {}
 
   // Errors: EIO, EBADMSG, ENOSPC of the catalog; the next call goes on.
   Result<void> keep();
@@ -45,6 +47,7 @@ class QueueBound {
   Result<bool> skip(InodeNumber number);
 
   Core& core_;
+  PutOff& put_off_;
   Clock::time_point next_ = {};
   bool is_over_ = false;  // at the last look
   std::atomic<std::uint64_t> files_{0};

@@ -121,14 +121,56 @@ TEST_P(PoolServiceContract, ADeadNodeIsNoticedAndMayComeBack) {
   Node a(*place_, 1);
   auto b = std::make_unique<Node>(*place_, 2);
   ASSERT_TRUE(comes_true([&] { return a->living().size() == 2; }));
+  a->misses().missed(6, a->misses().before_asking(6), INT64_MAX);
   b.reset();
   EXPECT_TRUE(comes_true([&] { return a->living().size() == 1; }));
+  // What it told last may not have been read.
+  EXPECT_TRUE(comes_true([&] { return !a->misses().holds(6, 0); }));
   a->misses().missed(7, a->misses().before_asking(7), INT64_MAX);
   b = std::make_unique<Node>(*place_, 2);
   // It may have published before it was noticed.
   EXPECT_TRUE(comes_true([&] { return !a->misses().holds(7, 0); }));
   (*b)->tell({.path_hash = 8});
   EXPECT_TRUE(comes_true([&] { return a.has_heard(8); }));
+}
+
+TEST_P(PoolServiceContract, WhoEndsHasToldHisLastChanges) {
+  Node a(*place_, 1);
+  {
+    Node b(*place_, 2);
+    ASSERT_TRUE(comes_true([&] { return a->living().size() == 2 && b->living().size() == 2; }));
+    ASSERT_TRUE(comes_true([&] { return a->miss_time() == PoolService::kMissFollowed; }));
+    b->tell({.path_hash = 8});
+    b->wait_until_told(std::chrono::steady_clock::now() + 20s);
+    EXPECT_EQ(0u, b->report().waiting);
+    b->client().give_up();
+  }
+  EXPECT_TRUE(comes_true([&] { return a.has_heard(8); }));
+}
+
+TEST_P(PoolServiceContract, WhatIsNotToldIsAGap) {
+  Node a(*place_, 1);
+  Node b(*place_, 2);
+  ASSERT_TRUE(comes_true([&] { return a->living().size() == 2 && b->living().size() == 2; }));
+  b->tell({.path_hash = 1});
+  ASSERT_TRUE(comes_true([&] { return a.has_heard(1); }));
+  const int gaps = a.gaps();
+  for (std::uint64_t hash = 2; b->report().untold == 0; ++hash) b->tell({.path_hash = hash});
+  EXPECT_TRUE(comes_true([&] { return a.gaps() > gaps; }));
+}
+
+TEST_P(PoolServiceContract, TheFirstTryIsWaitedFor) {
+  {
+    Node a(*place_, 1);
+    a->wait_for_first_try(std::chrono::steady_clock::now() + 20s);
+    EXPECT_TRUE(a->is_usable());
+  }
+  std::filesystem::rename(place_->root(), place_->root() + ".away");
+  Node b(*place_, 2);
+  b->wait_for_first_try(std::chrono::steady_clock::now() + 20s);
+  EXPECT_FALSE(b->is_usable());
+  EXPECT_NE(0, b->client().health().last.code);
+  std::filesystem::rename(place_->root() + ".away", place_->root());
 }
 
 TEST_P(PoolServiceContract, JoinsAsSoonAsThePoolIsThere) {

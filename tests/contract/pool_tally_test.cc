@@ -13,6 +13,7 @@
 #include "backend/pool/pool_members.h"
 #include "backend/pool/pool_sweep.h"
 #include "tests/fakes/expect_result.h"
+#include "tests/fakes/faulty_pool_session.h"
 #include "tests/servers/pool_places.h"
 
 namespace kvcachefs {
@@ -94,6 +95,26 @@ TEST_P(PoolTallies, CountsItsOwnTopsAndNotTheService) {
   EXPECT_EQ(0u, trash_bytes(*session_, soon()).value());
   ASSERT_OK(put_into_trash(*session_, "mine/f", file->fileid, kMinute, node, 1, soon()));
   EXPECT_EQ(100u, trash_bytes(*session_, soon()).value());
+}
+
+// A server's lost+found, or what is mounted below.
+TEST_P(PoolTallies, PassesOverWhatIsNotThePools) {
+  const auto faults = std::make_shared<testing::PoolFaults>();
+  testing::FaultyPoolSession session(place_->open().value(), faults);
+  int code = 0;
+  faults->set([&code](std::string_view, std::string_view path) {
+    return path == "lost+found" || path.empty() ? code : 0;
+  });
+  std::filesystem::create_directory(place_->root() + "/lost+found");
+  PoolTally tally(UINT64_MAX);
+  const auto all = [](std::string_view) { return true; };
+  for (const int error : {EACCES, EXDEV}) {
+    code = error;
+    EXPECT_OK(tally_directory(session, "lost+found", all, tally, soon()));
+    EXPECT_ERROR(error, tally_directory(session, "", all, tally, soon()));
+  }
+  code = EIO;
+  EXPECT_ERROR(EIO, tally_directory(session, "lost+found", all, tally, soon()));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PoolTallies, ::testing::ValuesIn(testing::pool_places()),

@@ -14,6 +14,7 @@
 
 #include "backend/pool/pool_service.h"
 #include "fs/explain/evict.h"
+#include "fs/explain/explain.h"
 #include "tests/fakes/test_volume.h"
 #include "tests/servers/pool_places.h"
 #include "tests/servers/volume_on_pool.h"
@@ -128,6 +129,47 @@ TEST_P(SharedVolumes, WhatIsTakenAwayIsGoneEverywhere) {
   // The name is free for another one.
   b_->store_file(kRootInode, "f", "anew");
   EXPECT_TRUE(TestVolume::wait_for([&] { return a_.read("f") == "anew"; }));
+}
+
+TEST_P(SharedVolumes, FurtherLinksStayWhereTheBytesAre) {
+  const InodeNumber inode = a_->store_file(kRootInode, "f", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.read("f") == "bytes"; }));
+  ASSERT_TRUE(TestVolume::wait_for([&] { return a_.counts().to_publish == 0; }));
+  // One that comes before it, and one that comes after.
+  for (const char* name : {"e", "g"}) must((*a_)->link(inode, kRootInode, name, kRoot));
+  EXPECT_OK((*b_)->unlink(kRootInode, "f"));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !a_.finds("f"); }));
+  EXPECT_EQ("bytes", a_.read("e"));
+  EXPECT_EQ("bytes", a_.read("g"));
+  EXPECT_FALSE(must(a_->catalog().find_pool_copy(inode)));
+}
+
+// The pool has the first version. Without the second one here, that one would be found in its place.
+TEST_P(SharedVolumes, WhatReplacesAFileOfThePoolIsNotEvictedBeforeItIsThere) {
+  a_->store_file(kRootInode, "f", "one");
+  a_->store_file(kRootInode, block_name(1), "bytes");
+  ASSERT_TRUE(
+      TestVolume::wait_for([&] { return is_on_pool("f") && is_on_pool(block_name(1)); }));
+  ASSERT_TRUE(TestVolume::wait_for([&] { return a_.counts().to_publish == 0; }));
+  a_.lose_pool();
+  a_->store_file(kRootInode, "f.tmp", "two");
+  EXPECT_OK((*a_)->rename(kRootInode, "f.tmp", kRootInode, "f", 0, kRoot));
+  a_->store_file(kRootInode, "new", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return (*a_)->counts().unsealed == 0; }));
+  const EvictPage left = must((*a_)->evict("f"));
+  EXPECT_EQ(0U, left.files);
+  EXPECT_EQ(1U, left.left[static_cast<std::size_t>(Obstacle::kQueued)]);
+  EXPECT_EQ(Obstacle::kQueued, must((*a_)->explain("f")).obstacle);
+  EXPECT_EQ("two", a_.read("f"));
+  // Neither a block nor a name that the pool has not.
+  EXPECT_EQ(1U, must((*a_)->evict(block_name(1))).files);
+  EXPECT_EQ(1U, must((*a_)->evict("new")).files);
+  a_.stop();
+  a_.run();
+  ASSERT_TRUE(TestVolume::wait_for([&] { return on_pool("f") == "two"; }));
+  ASSERT_TRUE(TestVolume::wait_for([&] { return a_.counts().to_publish == 0; }));
+  EXPECT_EQ(1U, must((*a_)->evict("f")).files);
+  EXPECT_TRUE(TestVolume::wait_for([&] { return a_.read("f") == "two"; }));
 }
 
 TEST_P(SharedVolumes, ATombstoneHidesWhatThePoolStillHas) {

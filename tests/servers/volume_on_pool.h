@@ -66,6 +66,8 @@ class Server {
   [[nodiscard]] bool is_joined() const {
     return service_->report().joined && service_->server_now() != 0;
   }
+  // From here to the end of the run the pool does not answer this one.
+  void lose_pool() { service_->client().give_up(); }
   void tell(const PoolLogRecord& record) { service_->tell(record); }
   [[nodiscard]] PoolHealth health() const { return service_->client().health(); }
   [[nodiscard]] std::size_t nodes() const { return service_->report().living; }
