@@ -201,6 +201,7 @@ def show(row):
 
 
 def main():
+    global BUDGET
     parser = argparse.ArgumentParser(prog="full_disk.sh")
     parser.add_argument("--json", metavar="FILE", help="writes every figure there, too")
     parser.add_argument("--rounds", type=int, default=5, help="default 5")
@@ -210,7 +211,6 @@ def main():
     parser.add_argument("--only", default="", help="the cases in whose name this stands")
     parser.add_argument("--self-test", action="store_true", help="ext4 against ext4: ratios of 1")
     arguments = parser.parse_args()
-    global BUDGET
     BUDGET = arguments.budget * MIB
     told = bench.machine()
     print(f"{told['cpus']} CPUs ({told['cpu']}), {told['memory_bytes'] >> 30} GiB, kernel "
