@@ -1,5 +1,7 @@
 #include "fs/life/reaper.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
 #include <vector>
@@ -81,6 +83,8 @@ std::vector<InodeNumber> take(std::deque<InodeNumber>& queue, std::size_t most) 
 void Reaper::start() {
   thread_ = std::thread([this] { run(); });
   evicted_thread_ = std::thread([this] { run_evicted(); });
+  if (strays_ && core_.cut_before != 0)
+    strays_thread_ = std::thread([this] { run_old_strays(); });
 }
 
 void Reaper::add_inode(InodeNumber number, bool evicted) {
@@ -119,6 +123,7 @@ void Reaper::stop() {
   }
   if (thread_.joinable()) thread_.join();
   if (evicted_thread_.joinable()) evicted_thread_.join();
+  if (strays_thread_.joinable()) strays_thread_.join();
 }
 
 void Reaper::run_evicted() {
@@ -312,6 +317,33 @@ Result<void> Reaper::remove_strays() {
     }
   }
   return outcome;
+}
+
+// Of a run that ended with the machine: it had unlinked files and removed their records, and the disk kept the removal of the
+// records alone. They may be of any age.
+void Reaper::run_old_strays() {
+  pthread_setname_np(pthread_self(), "kv-strays");
+  std::uint64_t removed = 0;
+  Result<void> outcome;
+  for (const auto& tier : core_.devices->tiers()) {
+    const auto visit = [&](ObjectId id) {
+      if (stopping()) return false;
+      if (id >= core_.cut_before) return true;
+      const auto known = core_.catalog.find_object(id);
+      if (!known.ok()) outcome = known.error();
+      if (!known.ok() || *known) return known.ok();
+      // One that is being reaped has gone already, or goes now.
+      if (const Result<void> gone = tier->remove(id); !gone.ok()) outcome = gone;
+      ++removed;
+      return true;
+    };
+    const Result<void> walked = tier->each(visit, [](const std::string&) {});
+    if (!walked.ok()) outcome = walked;
+  }
+  if (removed > 0) log_info("stray backing files removed after a power cut files={}", removed);
+  if (!outcome.ok())
+    log_warn("stray backing files may be left errno={} step=\"{}\"", outcome.error().code,
+             outcome.error().what);
 }
 
 bool Reaper::stopping() {

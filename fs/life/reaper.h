@@ -11,7 +11,8 @@
 //
 // What was evicted goes without the sync, on a thread of its own: on a disk that is being written the sync
 // takes as long as all that is written, and the writers wait for this room. A power cut may then bring back
-// names of such files; the start after it finds them and drops them (Core::cut_before).
+// names of such files; the start after it finds them and drops them (Core::cut_before). It may also bring back the files
+// alone, whose names are gone for good (the database may be on another disk): a third thread looks for these, once.
 #pragma once
 
 #include <chrono>
@@ -64,6 +65,7 @@ class Reaper {
   // Once all that are in the table; at a stop the first of them.
   Result<void> reap_objects();
   Result<void> remove_strays();
+  void run_old_strays();
   // Over the tables of orphans.
   Result<void> walk();
   void leave_to_walk();
@@ -86,6 +88,7 @@ class Reaper {
   bool strays_ = false;  // of the thread
   std::thread thread_;
   std::thread evicted_thread_;
+  std::thread strays_thread_;
 };
 
 }  // namespace kvcachefs

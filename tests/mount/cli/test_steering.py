@@ -135,7 +135,8 @@ def test_evict_drops_what_may_go(mounts):
         done = evicted(mount, "--recursive", f"{mount.mnt}/d")
         assert held.read() == b"x" * 1000
     assert (done["files"], done["bytes"]) == (38, 38_000)
-    assert done["left"] == {"open": 1, "unsealed": 0, "kept": 1, "pinned": 1, "owned": 0}
+    assert done["left"] == {"open": 1, "unsealed": 0, "kept": 1, "pinned": 1, "owned": 0,
+                            "queued": 0}
     assert {e["path"]: e["why"] for e in done["examples"]} == {
         os.path.relpath(files[1], mount.mnt): "open", "d/kept/f": "kept", "d/pinned": "pinned"}
     for file in files:

@@ -305,6 +305,28 @@ TEST(Recovery, RefusesToRunWithoutOneOfItsDevices) {
   EXPECT_ERROR(ENODEV, volume.try_run());
 }
 
+// Its record and its names are gone, and the unlink did not reach the disk.
+TEST(Recovery, MachineCrashLeavesNoOldFileWithoutARecord) {
+  TestVolume volume;
+  const InodeNumber old = volume.store_file(kRootInode, "old", "bytes");
+  const std::string backing = volume.backing_path_of(old);
+  EXPECT_OK(volume->unlink(kRootInode, "old"));
+  const InodeNumber kept = volume.store_file(kRootInode, "kept", "bytes");
+  volume.settle();
+  EXPECT_FALSE(TestVolume::exists(backing));
+  // Its id is none of the last run's, which a start looks at one by one.
+  for (int i = 0; i < 2; ++i) volume.crash_daemon();
+  volume.pull_plug();
+  write_file(backing, "bytes");
+  volume.run();
+  volume.start();
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !TestVolume::exists(backing); }));
+  volume.stop_cleanly();
+  volume.run();
+  EXPECT_TRUE(TestVolume::exists(volume.backing_path_of(kept)));
+  EXPECT_EQ("bytes", must(volume.read_path("kept")));
+}
+
 void sync(TestVolume& volume, InodeNumber inode) {
   OpenFile& file = volume.open(inode, O_RDONLY);
   EXPECT_OK(volume->fsync(file, false));
