@@ -170,32 +170,15 @@ bool is_as_found(const SealCandidate& file) {
          inode.write_opens == file.write_opens;
 }
 
-// A rewrite that failed: what was there before it is there again. False: there was nothing, or somebody has it open.
-Result<bool> take_back(Core& core, const SealCandidate& file, bool& waits) {
-  {
-    const std::lock_guard lock(file.inode->mutex);
-    if (!is_as_found(file) || !file.inode->is_going() ||
-        file.inode->record.previous_object == kNoObject)
-      return false;
-    waits = file.inode->opens > 0;
-    if (waits) return false;
-    TRY(take_back_rewrite(core, *file.inode));
-  }
-  log_error("poisoned inode={} object={}: the disk refused its data, what it replaced is back",
-            file.inode->number, file.object);
-  core.counters.poisoned.fetch_add(1, std::memory_order_relaxed);
-  if (core.on_orphan_object) core.on_orphan_object();
-  if (core.notifications != nullptr)
-    core.notifications->invalidate_attributes(file.inode->number);
-  return true;
-}
-
 // What the disk has refused is a miss from now on; not what was written anew since, and not what is whole and to be kept: an
 // application's file has errors, and is there. False: it is to be looked at again.
 Result<bool> give_up(Core& core, const SealCandidate& file) {
-  bool waits = false;
-  if (file.failed && TRY(take_back(core, file, waits))) return true;
-  if (waits) return false;
+  if (file.failed) {
+    const std::lock_guard lock(file.inode->mutex);
+    if (TRY(take_back_failed(core, *file.inode))) return true;
+    // Somebody still has it open: when he has closed it.
+    if (file.inode->is_going() && file.inode->record.previous_object != kNoObject) return false;
+  }
   const bool is_kept =
       !file.failed &&
       obstacle_by_policy(TRY(note_policy(core, *file.inode))) != Obstacle::kNone;
@@ -218,7 +201,7 @@ void Sealer::start() {
 void Sealer::wake(InodeNumber number) {
   const std::lock_guard lock(mutex_);
   last_wake_ = Clock::now();
-  if (!pending_) first_wake_ = last_wake_;
+  if (!pending_ || first_wake_ > last_wake_) first_wake_ = last_wake_;
   pending_ = true;
   from_ = std::min(from_, number);
   // Woken once for a burst: the thread looks at last_wake_ when its quiet time is over.
@@ -253,8 +236,8 @@ bool Sealer::out_of_time() {
 
 void Sealer::hurry() {
   const std::lock_guard lock(mutex_);
-  // What is not pending was looked at, and is not ready.
-  hurried_ = pending_;
+  // What is not pending was looked at, and is not ready; and what failed again and again has its pause.
+  hurried_ = pending_ && first_wake_ <= Clock::now();
   changed_.notify_one();
 }
 

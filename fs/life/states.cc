@@ -106,6 +106,19 @@ Result<void> take_back_rewrite(Core& core, Inode& inode) {
   return commit_record(core, inode, std::move(next), std::move(edit));
 }
 
+Result<bool> take_back_failed(Core& core, Inode& inode) {
+  const bool has_failed = inode.is_going() && !inode.evicting;
+  if (!has_failed || inode.opens > 0 || inode.record.previous_object == kNoObject) return false;
+  const ObjectId object = inode.record.object;
+  TRY(take_back_rewrite(core, inode));
+  log_error("poisoned inode={} object={}: the disk refused its data, what it replaced is back",
+            inode.number, object);
+  core.counters.poisoned.fetch_add(1, std::memory_order_relaxed);
+  if (core.on_orphan_object) core.on_orphan_object();
+  if (core.notifications != nullptr) core.notifications->invalidate_attributes(inode.number);
+  return true;
+}
+
 Result<void> check_written(const Inode& inode) {
   if ((inode.record.flags & kInodePoisoned) == 0) return {};
   return fail(inode.write_errno, "its writing failed");

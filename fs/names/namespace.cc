@@ -245,6 +245,9 @@ Result<void> Namespace::finish_drop(InodeNumber parent, std::string_view name) {
   {
     const std::lock_guard lock(inode->mutex);
     if (!inode->is_going()) return {};
+    // Who makes it anew changes what was there before: the kernel looks again, and finds it.
+    if (TRY(take_back_failed(core_, *inode)))
+      return fail(ESTALE, "what a rewrite was to replace is there again");
     if (!inode->evicting) reason = DropReason::kPoisoned;
   }
   return drop_names(core_, inode->number, reason);

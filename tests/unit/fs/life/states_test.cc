@@ -325,6 +325,21 @@ TEST(States, ARewriteThatFailsBringsTheOldBytesBack) {
   EXPECT_EQ(1u, volume.objects());
 }
 
+TEST(States, WhoMakesAFailedRewriteAnewFindsTheOldBytes) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "old");
+  volume.settle();
+  OpenFile& writer = volume.open(inode, O_WRONLY | O_TRUNC);
+  InodePtr held = let_its_writing_fail(writer);
+  EXPECT_ERROR(EIO, volume->flush(writer, kRoot));
+  volume->release(writer);
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "f"));
+  EXPECT_ERROR(ESTALE, volume->create(kRootInode, "f", 0644, O_WRONLY, kRoot));
+  EXPECT_EQ("old", must(volume.read_path("f")));
+  volume.rewrite(inode, "new");
+  EXPECT_EQ("new", must(volume.read_path("f")));
+}
+
 TEST(States, ALinkDoesNotPublishWhatCouldNotBeWritten) {
   TestVolume volume;
   const Created made = volume.create(kRootInode, "f.tmp");
