@@ -19,8 +19,15 @@ std::size_t shown_at(std::string_view text, std::size_t at) noexcept {
   if (first < 0xc2 || first > 0xf4) return 0;
   for (std::size_t i = 1; i < length; ++i)
     if ((byte(i) & 0xc0U) != 0x80U) return 0;
-  // The second set of control characters.
-  return first == 0xc2 && byte(1) < 0xa0 ? 0 : length;
+  // The second set of control characters, and what changes how the line is laid out: marks and overrides of direction, separators
+  // of lines and paragraphs, characters without a width.
+  if (first == 0xc2 && byte(1) < 0xa0) return 0;
+  const unsigned point =
+      length == 3 ? (first & 0x0fU) << 12 | (byte(1) & 0x3fU) << 6 | (byte(2) & 0x3fU) : 0;
+  const bool is_layout = (point >= 0x200b && point <= 0x200f) ||
+                         (point >= 0x2028 && point <= 0x202e) ||
+                         (point >= 0x2060 && point <= 0x2069) || point == 0xfeff;
+  return is_layout ? 0 : length;
 }
 
 }  // namespace

@@ -127,17 +127,30 @@ void Evictor::round() {
   shares_ = shares(needs);
   if (is_short(needs) || shares_.beyond_quota() != 0) walk(needs);
   if (is_short(needs) && walk_ended_ && on_nothing_left) on_nothing_left();
+  const bool was_desperate = core_.is_desperate.load();
+  become_desperate(needs);
   if (shares_.beyond_quota() == 0) budget.set_over_quota(0);
   for (std::uint32_t index = 0; index < needs.size(); ++index) {
     const Need& need = needs[index];
     const bool has_room = !need.any() || need.evicted > 0 || need.is_coming();
     if (has_room || found_young_) {
       budget.set_exhausted(index, false);
-    } else if (walk_ended_) {
+    } else if (walk_ended_ && (was_desperate || !core_.is_publishing)) {
       budget.set_exhausted(index, true);
     }
   }
   budget.announce();
+}
+
+// With the first walk over all that found nothing; until there is room for a while.
+void Evictor::become_desperate(const std::vector<Need>& needs) {
+  if (!core_.is_publishing) return;
+  if (!is_short(needs)) {
+    core_.is_desperate.store(false);
+  } else if (walk_ended_ && !found_young_ && !core_.is_desperate.exchange(true)) {
+    begin_walk(Clock::now());
+    walk_ended_ = false;
+  }
 }
 
 // What was passed over may go now. Not at each of many that are told: all that is kept is looked at anew.

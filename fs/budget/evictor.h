@@ -76,6 +76,7 @@ class Evictor {
   // Whether what is leaving will have gone soon: not what somebody holds without having it open.
   bool is_leaving_soon(std::uint32_t device, const UsageSums& usage);
   [[nodiscard]] static bool is_short(const std::vector<Need>& needs);
+  void become_desperate(const std::vector<Need>& needs);
   [[nodiscard]] Shares shares(const std::vector<Need>& needs) const;
   // Writers cannot wait until what should go first can go.
   [[nodiscard]] bool is_pressing(const std::vector<Need>& needs) const;

@@ -111,7 +111,7 @@ Result<void> add_file(Core& core, const NameOf& name, Inode& inode, Explanation&
   bool is_queued = false;
   {
     const std::lock_guard lock(inode.mutex);
-    is_queued = TRY(hides_older(core, inode));
+    is_queued = TRY(hides_older(core, inode)) != HidesOlder::kNo;
     out.opens = inode.opens;
     out.writers = inode.writers;
     const bool is_remote = inode.record.state == DataState::kRemote;

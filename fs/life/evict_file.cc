@@ -19,8 +19,10 @@ Result<Obstacle> obstacle_now(Core& core, const Inode& inode, const Treatment& t
                                 : obstacle_of(record, inode.opens, treatment, !is_asked);
   if (obstacle != Obstacle::kNone) return obstacle;
   if (!is_asked && core.budget.is_leased(inode.number)) return Obstacle::kLeased;
-  if (TRY(hides_older(core, inode))) return Obstacle::kQueued;
-  return Obstacle::kNone;
+  const HidesOlder hides = TRY(hides_older(core, inode));
+  const bool may_go_last = hides == HidesOlder::kMaybe && is_eviction(reason) && !is_asked &&
+                           reason != DropReason::kExpired && core.is_desperate.load();
+  return hides == HidesOlder::kNo || may_go_last ? Obstacle::kNone : Obstacle::kQueued;
 }
 
 }  // namespace

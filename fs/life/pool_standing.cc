@@ -11,11 +11,13 @@ Result<bool> is_newer(Core& core, const Inode& inode, const PoolCopy& copy) {
   return core.catalog.is_to_publish(inode.number);
 }
 
-Result<bool> hides_older(Core& core, const Inode& inode) {
-  if (!core.is_publishing || inode.block.load(std::memory_order_relaxed) != 0) return false;
+Result<HidesOlder> hides_older(Core& core, const Inode& inode) {
+  if (!core.is_publishing || inode.block.load(std::memory_order_relaxed) != 0)
+    return HidesOlder::kNo;
   const auto copy = TRY(core.catalog.find_pool_copy(inode.number));
-  if (!copy) return false;
-  return is_newer(core, inode, *copy);
+  if (!copy)
+    return TRY(core.catalog.is_to_publish(inode.number)) ? HidesOlder::kMaybe : HidesOlder::kNo;
+  return TRY(is_newer(core, inode, *copy)) ? HidesOlder::kYes : HidesOlder::kNo;
 }
 
 }  // namespace kvcachefs

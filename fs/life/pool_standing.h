@@ -9,7 +9,13 @@ namespace kvcachefs {
 [[nodiscard]] Result<bool> is_newer(Core& core, const Inode& inode, const PoolCopy& copy);
 
 // Whether without it its name would stand for an older file on the pool, as if it had never been written. Of a block one is
-// as good as the other. Errors: the same.
-[[nodiscard]] Result<bool> hides_older(Core& core, const Inode& inode);
+// as good as the other.
+enum class HidesOlder : std::uint8_t {
+  kNo,
+  kMaybe,  // it waits to be published, and whether the pool has one was not to be known when it was made
+  kYes,
+};
+// Errors: the same.
+[[nodiscard]] Result<HidesOlder> hides_older(Core& core, const Inode& inode);
 
 }  // namespace kvcachefs

@@ -218,7 +218,9 @@ Result<Namespace::Outcome> Namespace::commit_rename(Renaming& call) {
   if (moved.evicting || (call.exchange && replaced->evicting))
     return fail(ENOENT, "being evicted");
   TRY(check_movable(core_, moved, call.shared_source));
-  if (call.exchange) TRY(check_movable(core_, *replaced, call.shared_target));
+  // What others have put into the directory that is to be replaced would stay there.
+  if (call.exchange || (replaced != nullptr && is_directory(*replaced)))
+    TRY(check_movable(core_, *replaced, call.shared_target));
 
   call.now = file_clock_now();
   call.changes.records.reserve(4);

@@ -92,6 +92,8 @@ struct Core {
   bool is_publishing = false;
   // Whether a directory that is not known to be there may be, by others. Asks nobody, and takes leaves alone.
   std::function<bool(const SharedName&)> may_be_on_pool;
+  // Room is short, and nothing can go but what waits to be published: that may, where nobody knows of an older one there.
+  std::atomic<bool> is_desperate{false};
   // Something is to be done there.
   std::function<void()> on_pool_work;
   // Brings the bytes of a file in state `remote`; waits for the pool. Errors: ENOENT (a miss), EIO, ENOSPC.

@@ -215,3 +215,52 @@ def test_loads_stay_within_the_budget(pool, lease):
         # One more may be under way when the last room goes, and one is ahead of the lookups.
         came = kvmount.run_as(look_up_and_load, b, names, data, 70 * MIB, seconds=200)
         assert came >= 20
+
+
+def test_a_pool_that_is_away_costs_no_room():
+    """What waits to be published stays as long as anything else can go, and no longer."""
+    size = 2 * MIB
+    with pools.Pool("nfs") as pool, \
+            pools.node(pool, "a", size=64 * MIB, options=["--lease", "1s"]) as a:
+        pools.wait_until_joined(a)
+        pool.stop()
+        kvmount.wait_until(lambda: not pools.state(a)["up"], 20, "the pool is down")
+        for number in range(16):  # They can go.
+            store(a.mnt, block(number), os.urandom(size))
+        for number in range(100):  # Names of no known runtime: the pool may have such.
+            store(a.mnt, f"note-{number}", os.urandom(size))
+        last = os.path.join(a.mnt, "note-99")
+        assert os.path.getsize(last) == size
+        kvmount.wait_until(lambda: a.status()["counts"]["unsealed"] == 0, 30, "seals")
+        done = a.cli("evict", last)
+        assert done.returncode == 1 and "queued" in done.stdout + done.stderr, done
+        assert a.status()["dropped"]["room"]["files"] > 60
+        pool.resume()
+        kvmount.wait_until(lambda: pools.state(a)["to_publish"] == 0, 60, "all is published")
+        with open(pool.path("note-99"), "rb") as there, open(last, "rb") as here:
+            assert there.read() == here.read()
+
+
+def test_a_newer_file_that_was_written_while_the_pool_was_away_is_the_one_that_is_read():
+    with pools.Pool("nfs") as pool, pools.node(pool, "a") as a, pools.node(pool, "b") as b:
+        pools.wait_until_joined(a, b)
+        store(b.mnt, "config", b"one")
+        assert b.cli("flush", b.mnt).returncode == 0
+        pool.stop()
+        kvmount.wait_until(lambda: not pools.state(a)["up"], 20, "the pool is down")
+        # It has never been asked for it.
+        store(a.mnt, "config", b"two")
+        os.setxattr(a.mnt, "user.kvcachefs.ttl", b"1s")
+        kvmount.wait_until(lambda: a.status()["counts"]["unsealed"] == 0, 30, "seals")
+        assert a.cli("evict", os.path.join(a.mnt, "config")).returncode == 1
+        a.wait_for_the_ends_of_leases(120)
+        with open(os.path.join(a.mnt, "config"), "rb") as file:
+            assert file.read() == b"two"
+        pool.resume()
+        kvmount.wait_until(lambda: pools.state(a)["to_publish"] == 0, 60, "it is published")
+
+        def is_newer(mount):
+            with open(os.path.join(mount.mnt, "config"), "rb") as file:
+                return file.read() == b"two"
+        for mount in (a, b):
+            kvmount.wait_until(lambda mount=mount: is_newer(mount), 20, f"{mount.name} has the newer")
