@@ -358,8 +358,9 @@ void Sealer::pass() {
     if (const Result<void> synced = core_.catalog.sync(); !synced.ok()) {
       log_error("seal not durable: catalog sync failed errno={}", synced.error().code);
     }
-    core_.counters.unsealed.fetch_sub(sealed, std::memory_order_relaxed);
+    // Who sees that nothing is left sees all that was done.
     core_.counters.sealed_total.fetch_add(sealed, std::memory_order_relaxed);
+    core_.counters.unsealed.fetch_sub(sealed);
     if (core_.is_pooled && core_.on_pool_work) core_.on_pool_work();
   }
   const std::lock_guard lock(mutex_);
