@@ -81,10 +81,10 @@ std::vector<InodeNumber> take(std::deque<InodeNumber>& queue, std::size_t most) 
 }  // namespace
 
 void Reaper::start() {
-  thread_ = std::thread([this] { run(); });
-  evicted_thread_ = std::thread([this] { run_evicted(); });
   if (strays_ && core_.cut_before != 0)
     strays_thread_ = std::thread([this] { run_old_strays(); });
+  thread_ = std::thread([this] { run(); });
+  evicted_thread_ = std::thread([this] { run_evicted(); });
 }
 
 void Reaper::add_inode(InodeNumber number, bool evicted) {
