@@ -34,8 +34,9 @@ Result<void> drop_shared(Core& core, InodeNumber number, const PoolCopy& copy) {
     return drop_names(core, number, DropReason::kRemoved, {}, limits);
   for (auto& [directory, name] : TRY(core.catalog.list_links(number, kMostLinks))) {
     const auto shared = shared_name(core.knowledge, directory, name);
-    if (shared && shared->path_hash == copy.path_hash)
-      limits.only = {directory, std::move(name)};
+    if (!shared || shared->path_hash != copy.path_hash) continue;
+    limits.only = {directory, std::move(name)};
+    break;
   }
   if (!limits.only) return {};
   TRY(drop_names(core, number, DropReason::kRemoved, {}, limits));

@@ -9,8 +9,6 @@
 #include "backend/base/clock.h"
 #include "backend/base/duplicate_fd.h"
 #include "backend/base/log.h"
-#include "backend/pool/pool_format.h"
-#include "backend/pool/pool_path.h"
 #include "fs/life/pool_standing.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"

@@ -541,6 +541,11 @@ void Publisher::tell_replaced(const Candidate& file, const Published& published)
                      .size = 0});
 }
 
+bool Publisher::is_as_found(const Candidate& file, const InodeRecord& now) {
+  return now.state == DataState::kSealed && now.object == file.object &&
+         now.stamp == file.stamp;
+}
+
 // Whether the inode has the name, and the bytes, that were found. The caller holds its lock.
 Result<Publisher::Standing> Publisher::look_again(const Candidate& file) {
   const InodeRecord& record = file.inode->record;
@@ -548,8 +553,7 @@ Result<Publisher::Standing> Publisher::look_again(const Candidate& file) {
   Standing standing;
   standing.has_name = record.nlink > 0 && !links.empty() &&
                       links.front() == std::pair(file.directory, file.name);
-  standing.is_same = standing.has_name && record.object == file.object &&
-                     record.state == DataState::kSealed && record.stamp == file.stamp;
+  standing.is_same = standing.has_name && is_as_found(file, record);
   standing.copy = TRY(core_.catalog.find_pool_copy(file.inode->number));
   return standing;
 }
@@ -617,9 +621,7 @@ Result<Publisher::Outcome> Publisher::record(const Candidate& file, const Publis
 Result<void> Publisher::drop_replaced(const Candidate& file) {
   return drop_names(core_, file.inode->number, DropReason::kRemoved, {},
                     {.may_go = [&file](const Inode& inode) -> Result<bool> {
-                       const InodeRecord& record = inode.record;
-                       return record.state == DataState::kSealed &&
-                              record.object == file.object && record.stamp == file.stamp;
+                       return is_as_found(file, inode.record);
                      },
                      .only = std::pair(file.directory, file.name)});
 }

@@ -91,6 +91,7 @@ class Publisher {
     bool is_same = false;
     std::optional<PoolCopy> copy;
   };
+  static bool is_as_found(const Candidate& file, const InodeRecord& now);
   Result<Standing> look_again(const Candidate& file);
   void tell_replaced(const Candidate& file, const Published& published);
   void clear(const Sent& sent);

@@ -307,6 +307,12 @@ class TestVolume {
     write(file, bytes);
     close(file);
   }
+  // As an application that cannot do without it.
+  void sync(InodeNumber inode) {
+    OpenFile& file = open(inode, O_RDONLY);
+    EXPECT_OK(volume_->fsync(file, false));
+    volume_->release(file);
+  }
   Result<std::string> read(InodeNumber inode) {
     OpenFile* const file = TRY(volume_->open(inode, O_RDONLY, kRoot)).file;
     std::string bytes(1 << 20, '\0');

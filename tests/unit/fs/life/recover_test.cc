@@ -327,12 +327,6 @@ TEST(Recovery, MachineCrashLeavesNoOldFileWithoutARecord) {
   EXPECT_EQ("bytes", must(volume.read_path("kept")));
 }
 
-void sync(TestVolume& volume, InodeNumber inode) {
-  OpenFile& file = volume.open(inode, O_RDONLY);
-  EXPECT_OK(volume->fsync(file, false));
-  volume->release(file);
-}
-
 // The record that a sealed file is being changed was lost with the power, and its new bytes were not.
 TEST(Recovery, MachineCrashJudgesWhatChangedUnderItsSeal) {
   TestVolume volume;
@@ -340,9 +334,9 @@ TEST(Recovery, MachineCrashJudgesWhatChangedUnderItsSeal) {
   const InodeNumber kept = volume.store_file(kRootInode, "kept", "bytes");
   EXPECT_OK(volume->set_xattr(kept, "user.kvcachefs.policy", "keep", 0, kRoot));
   const InodeNumber synced = volume.store_file(kRootInode, "synced", "bytes");
-  sync(volume, synced);
+  volume.sync(synced);
   const InodeNumber grown = volume.store_file(kRootInode, "grown", "bytes");
-  sync(volume, grown);
+  volume.sync(grown);
   volume.store_file(kRootInode, "untouched", "bytes");
   volume.settle();
   std::vector<std::string> paths;

@@ -269,16 +269,10 @@ TEST(States, AFileThatTheDiskRefusesIsPoisoned) {
   EXPECT_EQ("x", must(volume.read_path("good")));
 }
 
-void sync(TestVolume& volume, InodeNumber inode) {
-  OpenFile& file = volume.open(inode, O_RDONLY);
-  EXPECT_OK(volume->fsync(file, false));
-  volume->release(file);
-}
-
 TEST(States, WhatIsToBeKeptOutlivesADiskThatRefusesItForAMoment) {
   TestVolume volume;
   const InodeNumber synced = volume.store_file(kRootInode, "synced", "one");
-  sync(volume, synced);
+  volume.sync(synced);
   volume.rewrite(synced, "two");
   const InodeNumber kept = volume.store_file(kRootInode, "kept", "bytes");
   EXPECT_OK(volume->set_xattr(kept, "user.kvcachefs.policy", "keep", 0, kRoot));
