@@ -135,7 +135,7 @@ void Evictor::round() {
     const bool has_room = !need.any() || need.evicted > 0 || need.is_coming();
     if (has_room || found_young_) {
       budget.set_exhausted(index, false);
-    } else if (walk_ended_ && (was_desperate || !core_.is_publishing)) {
+    } else if (walk_ended_ && found_nothing() && (was_desperate || !core_.is_publishing)) {
       budget.set_exhausted(index, true);
     }
   }
@@ -147,7 +147,7 @@ void Evictor::become_desperate(const std::vector<Need>& needs) {
   if (!core_.is_publishing) return;
   if (!is_short(needs)) {
     core_.is_desperate.store(false);
-  } else if (walk_ended_ && !found_young_ && !core_.is_desperate.exchange(true)) {
+  } else if (walk_ended_ && found_nothing() && !core_.is_desperate.exchange(true)) {
     begin_walk(Clock::now());
     walk_ended_ = false;
   }
@@ -225,7 +225,7 @@ void Evictor::walk(std::vector<Need>& needs) {
   // With those alone who have too much it does not count as an end: the others' can still go.
   const bool ended = !walk_on(needs);
   walk_ended_ = ended && eligible(needs) == kAllTenants;
-  if (ended && !found_young_) core_.budget.set_over_quota(shares_.beyond_quota());
+  if (ended && found_nothing()) core_.budget.set_over_quota(shares_.beyond_quota());
   walked_for_ += Clock::now() - now;
   walked_all_ = walked_all_ || walk_ended_;
 }
@@ -236,6 +236,7 @@ void Evictor::begin_walk(Clock::time_point now) {
   walked_for_ = {};
   walked_all_ = false;
   found_young_ = false;
+  has_evicted_ = false;
   of_anybody_ = false;
   if (now - kept_since_ >= kKeptTrusted || kept_.size() >= kMostKept) {
     kept_.clear();
@@ -307,6 +308,7 @@ bool Evictor::evict(const Candidate& candidate, const InodePtr& inode, DropReaso
       gone->obstacle == Obstacle::kOwned)
     kept_.insert(kept_key(candidate));
   if (gone->obstacle != Obstacle::kNone) return false;
+  has_evicted_ = true;
   shares_.evicted(candidate.tenant, gone->bytes);
   if (gone->device >= needs.size()) return true;
   Need& need = needs[gone->device];

@@ -87,6 +87,8 @@ class Evictor {
   void begin_walk(Clock::time_point now);
   // False: it is at its end.
   bool walk_on(std::vector<Need>& needs);
+  // Nobody can go, or will soon.
+  [[nodiscard]] bool found_nothing() const noexcept { return !found_young_ && !has_evicted_; }
   [[nodiscard]] bool is_young(const Candidate& candidate) const;
   // The next that may go: of who has too much while there is one.
   std::optional<Candidate> next(const std::vector<Need>& needs);
@@ -105,8 +107,11 @@ class Evictor {
   bool walked_all_ = false;       // it came to its end, and may have gone on from there
   bool walk_ended_ = false;
   bool found_young_ = false;  // in this walk: it can go soon
-  Shares shares_;             // as of this round
-  bool of_anybody_ = false;   // in this walk: nothing is left of those who have too much
+  // In this walk. What is stored meanwhile may come before the place where it is: only one that has evicted
+  // nothing says that there is nothing.
+  bool has_evicted_ = false;
+  Shares shares_;            // as of this round
+  bool of_anybody_ = false;  // in this walk: nothing is left of those who have too much
   // Names that directories or applications keep: passed over for a while without a look at them.
   std::unordered_set<std::uint64_t> kept_;
   Clock::time_point kept_since_{};

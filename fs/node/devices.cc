@@ -54,26 +54,27 @@ Result<std::unique_ptr<Devices>> Devices::create(Catalog& catalog,
 Result<NewCopy> Devices::create_copy(ObjectId object) {
   const auto first = turn_.fetch_add(1, std::memory_order_relaxed);
   Error last = fail(ENOSPC, "the budget is used, and nothing can be evicted");
-  std::vector<std::size_t> order;
-  const auto add = [&](bool tight, bool well) {
-    for (std::size_t i = 0; i < tiers_.size(); ++i) {
-      const std::size_t which = (first + i) % tiers_.size();
-      const std::uint32_t index = index_of_tier_[which];
-      if ((state(index) == DeviceState::kWell) != well) continue;
-      if (is_full && is_full(index)) continue;
-      if ((is_tight && is_tight(index)) == tight) order.push_back(which);
+  // Each is looked at once: between two looks it may become tight, or stop to be, and would be in neither place.
+  std::vector<std::size_t> roomy;
+  std::vector<std::size_t> tight;
+  std::vector<std::size_t> ill;
+  bool any_well = false;
+  for (std::size_t i = 0; i < tiers_.size(); ++i) {
+    const std::size_t which = (first + i) % tiers_.size();
+    const std::uint32_t index = index_of_tier_[which];
+    const bool is_well = state(index) == DeviceState::kWell;
+    any_well = any_well || is_well;
+    if (is_full && is_full(index)) continue;
+    if (!is_well) {
+      ill.push_back(which);
+    } else {
+      (is_tight && is_tight(index) ? tight : roomy).push_back(which);
     }
-  };
-  add(false, true);
-  add(true, true);
-  const bool any_well =
-      std::any_of(index_of_tier_.begin(), index_of_tier_.end(),
-                  [this](auto index) { return state(index) == DeviceState::kWell; });
-  // None is well: the error is theirs, if it is still there.
-  if (!any_well) {
-    add(false, false);
-    add(true, false);
   }
+  std::vector<std::size_t> order = std::move(roomy);
+  order.insert(order.end(), tight.begin(), tight.end());
+  // None is well: the error is theirs, if it is still there.
+  if (!any_well) order = std::move(ill);
   for (const std::size_t which : order) {
     Result<UniqueFd> fd = tiers_[which]->create(object);
     if (fd.ok()) return NewCopy{.device = index_of_tier_[which], .fd = std::move(*fd)};

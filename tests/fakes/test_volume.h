@@ -46,6 +46,7 @@ struct Faults {
   std::atomic<bool> no_space{false};  // no new backing files
   std::atomic<bool> no_removal{false};   // no unlink of any
   std::atomic<bool> no_open{false};      // nor an open
+  std::atomic<bool> slow_sync{false};    // a sync of a device takes as long as this is so
   std::atomic<bool> no_commit{false};    // the database takes no writes
   std::atomic<std::uint64_t> failed{0};  // by one of the last three
   // Called by who reads the database; set before start().
@@ -156,7 +157,10 @@ class FaultyTier : public Tier {
     if (faults_->dead) return fail(EIO, "dead");
     return below_->quarantine(object);
   }
-  Result<void> sync() override { return below_->sync(); }
+  Result<void> sync() override {
+    while (faults_->slow_sync) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return below_->sync();
+  }
   Result<void> check(TierCheck how) override {
     if (const int error = faults_->how_ill(info().path)) return fail(error, "ill");
     return below_->check(how);
@@ -384,7 +388,7 @@ class TestVolume {
   // True as soon as `condition` holds; false after a deadline.
   template <class Condition>
   static bool wait_for(Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(6);
     while (!condition()) {
       if (std::chrono::steady_clock::now() > deadline) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -170,6 +170,20 @@ TEST(Evictor, SaysNoSpaceWhenNothingCanGoAndRecovers) {
   })) << describe(volume);
 }
 
+TEST(Evictor, WhatGoesWhileItIsSealedIsFreedThen) {
+  TestVolume volume(small());
+  start(volume);
+  // A batch whose sync takes long: the sealer has its files in hand.
+  volume.faults().slow_sync = true;
+  for (std::uint64_t i = 0; i < kBudget / kFile; ++i) store(volume, "f" + std::to_string(i));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return volume->room_on(0).usage.leaving > 0; }));
+  EXPECT_FALSE(refuses(volume)) << describe(volume);
+  volume.faults().slow_sync = false;
+  EXPECT_TRUE(TestVolume::wait_for([&] {
+    return volume->room_on(0).usage.leaving == 0 && volume->room_on(0).room.bytes > 0;
+  })) << describe(volume);
+}
+
 TEST(Evictor, CountsWhatTheLastRunLeft) {
   TestVolume volume(small());
   start(volume);
