@@ -404,9 +404,12 @@ Result<void> DeviceDir::check_read() {
   alignas(kCheckBytes) std::array<char, kCheckBytes> bytes;
   const std::string self = fmt::format("/proc/self/fd/{}", superblock_.get());
   UniqueFd fd(::open(self.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
-  if (!fd && errno != EINVAL) return fail_errno("device: open the superblock");
-  if (::pread(fd ? fd.get() : superblock_.get(), bytes.data(), bytes.size(), 0) <= 0)
-    return fail_errno("device: read the superblock");
+  // Where the filesystem has no direct reads, or wants longer ones, or no descriptor is free: perhaps from memory.
+  ssize_t got = fd ? ::pread(fd.get(), bytes.data(), bytes.size(), 0) : -1;
+  if (!fd || (got < 0 && errno == EINVAL))
+    got = ::pread(superblock_.get(), bytes.data(), bytes.size(), 0);
+  if (got < 0) return fail_errno("device: read the superblock");
+  if (got == 0) return fail(EIO, "device: read the superblock: it is empty");
   return {};
 }
 

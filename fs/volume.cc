@@ -225,6 +225,8 @@ void Volume::stop(double deadline_s) {
   parts.scrubber.stop();
   parts.files.release_all();
   parts.core.table.clear();
+  // Nobody was told of the last close of what the kernel has let go of with the mount.
+  if (deadline_s > 0) parts.sealer.wake(0);
   parts.evictor.stop();
   parts.expirer.stop();
   parts.object_walk.stop();

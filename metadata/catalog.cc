@@ -22,6 +22,7 @@ constexpr std::int64_t kSlowWalk = kNanosPerSecond / 2000;
 
 constexpr std::uint8_t kListingVersion = 1;
 constexpr std::uint8_t kRunVersion = 1;
+constexpr std::uint8_t kCutVersion = 1;
 
 std::string encode_listing(const DentryRecord& dentry, std::string_view name) {
   std::string value;
@@ -53,6 +54,24 @@ Result<RunMarker> decode_run(std::string_view value) {
   if (!in.ok() || clean > 1) return fail(EBADMSG, "run marker: length");
   marker.mount_ids = in.take_rest();
   return marker;
+}
+
+std::string encode_cut(const MachineCut& cut) {
+  std::string value;
+  wire::put_le(value, kCutVersion);
+  wire::put_le(value, cut.before);
+  wire::put_le(value, static_cast<std::uint64_t>(cut.ended));
+  return value;
+}
+
+Result<MachineCut> decode_cut(std::string_view value) {
+  wire::Reader in(value);
+  if (in.take<std::uint8_t>() != kCutVersion) return fail(EBADMSG, "machine's crash: version");
+  MachineCut cut;
+  cut.before = in.take<std::uint64_t>();
+  cut.ended = static_cast<UnixNanos>(in.take<std::uint64_t>());
+  if (!in.done()) return fail(EBADMSG, "machine's crash: length");
+  return cut;
 }
 
 Result<DeviceUuid> decode_uuid(std::string_view value) {
@@ -712,6 +731,25 @@ Result<void> Catalog::set_run_marker(const RunMarker& marker) {
   batch.put(Table::kMeta, std::string(keys::kRun), encode_run(marker));
   TRY(store_->write(batch));
   return store_->sync();
+}
+
+Result<std::optional<MachineCut>> Catalog::machine_cut() {
+  return find(*store_, Table::kMeta, keys::kCut, decode_cut);
+}
+
+Result<void> Catalog::set_machine_cut(const MachineCut& cut) {
+  WriteBatch batch;
+  batch.set_frees();
+  batch.put(Table::kMeta, std::string(keys::kCut), encode_cut(cut));
+  TRY(store_->write(batch));
+  return store_->sync();
+}
+
+Result<void> Catalog::forget_machine_cut() {
+  WriteBatch batch;
+  batch.set_frees();
+  batch.remove(Table::kMeta, std::string(keys::kCut));
+  return store_->write(batch);
 }
 
 Result<DeviceUuid> Catalog::uuid() {

@@ -125,6 +125,13 @@ struct RunMarker {
       mount_ids;  // of the devices' backing filesystems in that run, as the caller encodes them
 };
 
+// The machine went down with the database in use: what was written shortly before may be lost, of records and of
+// files, each by itself.
+struct MachineCut {
+  ObjectId before = 0;  // objects that there were have ids below this
+  UnixNanos ended = 0;  // the first start since: what is of a later time is not of then
+};
+
 // `size`: when it was asked for; 0 may also be that nobody knew.
 struct QueuedFile {
   InodeNumber number;
@@ -252,6 +259,12 @@ class Catalog {
   Result<RunMarker> run_marker();
   // Synced before it returns.
   Result<void> set_run_marker(const RunMarker& marker);
+  // The last one, as long as its objects were not all looked at; nullopt: there is none.
+  Result<std::optional<MachineCut>> machine_cut();
+  // Synced before it returns.
+  Result<void> set_machine_cut(const MachineCut& cut);
+  // Not synced: it would be looked at once more.
+  Result<void> forget_machine_cut();
   // This database's own UUID, written at its creation; device directories name it.
   Result<DeviceUuid> uuid();
   // The pool that this database's copies are on; nullopt: it never joined one.

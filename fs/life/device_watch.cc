@@ -69,6 +69,11 @@ void DeviceWatch::run() {
 void DeviceWatch::check(std::uint32_t device, TierCheck how) {
   Tier& tier = core_.devices->at(device);
   const Result<void> checked = tier.check(how);
+  if (!checked.ok() && !is_device_failure(checked.error().code)) {
+    log_debug("device not checked path={} errno={} step=\"{}\"", tier.info().path,
+              checked.error().code, checked.error().what);
+    return;
+  }
   DeviceState state = state_after(checked);
   int& failures = failures_[device];
   failures = state == DeviceState::kLost ? failures + 1 : 0;

@@ -35,9 +35,10 @@ Result<Eviction> evict_file(Core& core, const InodePtr& inode, DropReason reason
     const std::lock_guard lock(inode->mutex);
     out.obstacle = TRY(obstacle_now(core, *inode, treatment, reason));
     if (out.obstacle != Obstacle::kNone) return out;
-    const std::optional<SealedCopy> copy = inode->record.state == DataState::kRemote
-                                               ? SealedCopy{.device = kNoDevice}
-                                               : core.budget.sealed_copy(*inode, inode->record);
+    const std::optional<SealedCopy> copy =
+        inode->record.state == DataState::kRemote
+            ? SealedCopy{.device = kNoDevice, .tenant = inode->tenant.load()}
+            : core.budget.sealed_copy(*inode, inode->record);
     if (copy) {
       out.device = copy->device;
       out.bytes = copy->bytes;

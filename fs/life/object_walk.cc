@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "backend/base/log.h"
-#include "fs/life/drop.h"
+#include "fs/life/checked_status.h"
 #include "fs/life/states.h"
 
 namespace kvcachefs {
@@ -15,15 +15,6 @@ constexpr std::size_t kRowsAtOnce = 4096;
 constexpr std::chrono::seconds kPause{1};
 // Between two times at which the sums are written down: what a crash makes the next run miss.
 constexpr std::chrono::seconds kWriteDown{10};
-
-// The machine's crash has brought back the name of what was evicted. The caller holds the inode's lock.
-bool is_evicted(Core& core, Inode& inode) {
-  if (inode.record.object >= core.cut_before) return false;
-  const Result<Tier*> tier = core.devices->of(inode);
-  if (!tier.ok()) return false;
-  const Result<struct stat> backing = (*tier)->status(inode.record.object);
-  return !backing.ok() && backing.error().code == ENOENT;
-}
 
 }  // namespace
 
@@ -118,8 +109,9 @@ void ObjectWalk::count(const ObjectPlace& place) {
   // Its names may change just now: what was known holds.
   static_cast<void>(note_policy(core_, *inode).ok());
   if (passes_ > 0) return;
+  // The machine's crash may have brought back the name of what was evicted, or lost the record of a change.
+  if (place.id < core_.cut.before) judge(*inode);
   DataStamp stamp;
-  bool is_there = false;
   {
     const std::lock_guard lock(inode->mutex);
     const InodeRecord& record = inode->record;
@@ -129,20 +121,19 @@ void ObjectWalk::count(const ObjectPlace& place) {
       return;
     }
     stamp = record.stamp;
-    const auto copy = core_.budget.sealed_copy(*inode, record);
-    is_there = copy.has_value();
-    if (copy) usage.walked(*copy);
+    // Also what is lost: who finds that takes so much away.
+    if (const auto copy = core_.budget.counted_copy(*inode, record)) usage.walked(*copy);
     usage.passed(place.id);
-    if (!is_there && !is_evicted(core_, *inode)) return;
-  }
-  if (!is_there) {
-    if (const Result<void> dropped = drop_names(core_, place.inode, DropReason::kIncomplete);
-        !dropped.ok())
-      log_warn("drop failed inode={} errno={}", place.inode, dropped.error().code);
-    return;
   }
   if (core_.knowledge.is_block(place.inode)) return;
   core_.budget.known(place.inode, stamp.mtime, inode->tenant.load());
+}
+
+void ObjectWalk::judge(Inode& inode) {
+  const Result<struct stat> seen = checked_status(core_, inode);
+  if (seen.ok() || seen.error().code == ENOENT) return;
+  is_all_judged_ = false;
+  log_warn("not judged after a crash inode={} errno={}", inode.number, seen.error().code);
 }
 
 void ObjectWalk::run() {
@@ -206,6 +197,8 @@ Result<void> ObjectWalk::pass() {
       if (const Result<void> ordered = order_remote(); !ordered.ok())
         log_warn("names of the pool not in order errno={}", ordered.error().code);
       core_.budget.files().restored();
+      if (core_.cut.before != 0 && is_all_judged_ && !core_.catalog.forget_machine_cut().ok())
+        log_debug("the next start looks for what the crash left once more");
       if (core_.on_counted) core_.on_counted();
     }
     return {};

@@ -41,6 +41,7 @@ class ObjectWalk {
   // Goes on where the last one failed.
   Result<void> pass();
   void count(const ObjectPlace& place);
+  void judge(Inode& inode);
   // Tells the order of eviction of files whose bytes are on the pool alone: they have no objects.
   Result<void> order_remote();
   // Files of the last run that are not sealed.
@@ -48,6 +49,7 @@ class ObjectWalk {
 
   Core& core_;
   int passes_ = 0;             // that have ended; of the thread
+  bool is_all_judged_ = true;  // of what was there when the machine went down; of the thread
   ObjectId last_ = kNoObject;  // that this pass has met; of the thread
   // By device, what is written down; nullopt: nothing. Of the thread, and of who has ended it.
   std::vector<std::optional<std::uint64_t>> written_;

@@ -81,7 +81,7 @@ std::vector<InodeNumber> take(std::deque<InodeNumber>& queue, std::size_t most) 
 }  // namespace
 
 void Reaper::start() {
-  if (strays_ && core_.cut_before != 0)
+  if (strays_ && core_.cut.before != 0)
     strays_thread_ = std::thread([this] { run_old_strays(); });
   thread_ = std::thread([this] { run(); });
   evicted_thread_ = std::thread([this] { run_evicted(); });
@@ -328,7 +328,7 @@ void Reaper::run_old_strays() {
   for (const auto& tier : core_.devices->tiers()) {
     const auto visit = [&](ObjectId id) {
       if (stopping()) return false;
-      if (id >= core_.cut_before) return true;
+      if (id >= core_.cut.before) return true;
       const auto known = core_.catalog.find_object(id);
       if (!known.ok()) outcome = known.error();
       if (!known.ok() || *known) return known.ok();

@@ -11,7 +11,7 @@
 //
 // What was evicted goes without the sync, on a thread of its own: on a disk that is being written the sync
 // takes as long as all that is written, and the writers wait for this room. A power cut may then bring back
-// names of such files; the start after it finds them and drops them (Core::cut_before). It may also bring back the files
+// names of such files; the start after it finds them and drops them (Core::cut). It may also bring back the files
 // alone, whose names are gone for good (the database may be on another disk): a third thread looks for these, once.
 #pragma once
 

@@ -1,14 +1,19 @@
 #include "fs/life/recover.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "backend/base/log.h"
 #include "backend/base/proc_status.h"
-#include "fs/life/checksum.h"
+#include "backend/base/random.h"
+#include "fs/life/bad_medium.h"
 #include "fs/life/drop.h"
+#include "fs/life/has_sealed_bytes.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
 
@@ -17,10 +22,36 @@ namespace {
 
 constexpr std::size_t kInodesAtOnce = 1024;
 
+// "UUID=IDENTITY;" for each device.
 Result<std::string> mount_ids(Core& core) {
   std::string ids;
-  for (const auto& tier : core.devices->tiers()) ids += TRY(tier->mount_identity()) + ";";
+  for (const auto& tier : core.devices->tiers())
+    ids += fmt::format("{}={};", format_uuid(tier->info().uuid), TRY(tier->mount_identity()));
   return ids;
+}
+
+std::map<std::string_view, std::string_view> identities_in(std::string_view ids) {
+  std::map<std::string_view, std::string_view> out;
+  while (!ids.empty()) {
+    const std::string_view one = ids.substr(0, ids.find(';'));
+    ids.remove_prefix(std::min(one.size() + 1, ids.size()));
+    const std::size_t at = one.find('=');
+    // Of a run of an older version, which did not say whose it is: unlike all.
+    if (at != std::string_view::npos) out.emplace(one.substr(0, at), one.substr(at + 1));
+  }
+  return out;
+}
+
+// Whether a filesystem with files of the last run was mounted anew since: a device that is new, or given in
+// another place, has none.
+bool are_mounted_anew(std::string_view last, std::string_view now) {
+  const auto before = identities_in(last);
+  if (before.empty()) return last != now;
+  const auto current = identities_in(now);
+  return std::any_of(before.begin(), before.end(), [&](const auto& one) {
+    const auto at = current.find(one.first);
+    return at != current.end() && at->second != one.second;
+  });
 }
 
 Result<void> make_root(Core& core) {
@@ -32,20 +63,6 @@ Result<void> make_root(Core& core) {
   Edit edit;
   edit.put_inode(kRootInode, root);
   return core.catalog.commit(std::move(edit));
-}
-
-// Whether the file still is what its last seal's checksums say.
-Result<bool> has_sealed_bytes(Core& core, Inode& inode) {
-  const std::optional<ObjectRecord> object = TRY(core.catalog.find_object(inode.record.object));
-  if (!object || object->sealed.ctime == 0) return false;
-  if (object->chunk_crc32c.empty() && object->sealed.size != 0) return false;
-  Tier* tier = TRY(core.devices->of(inode));
-  const UniqueFd fd = TRY(tier->open(inode.record.object, O_RDONLY));
-  struct stat now {};
-  if (::fstat(fd.get(), &now) != 0) return fail_errno("status of a backing file");
-  if (static_cast<std::uint64_t>(now.st_size) != object->sealed.size) return false;
-  const std::vector<std::uint32_t> sums = TRY(checksum_file(fd.get(), object->sealed.size));
-  return sums == object->chunk_crc32c;
 }
 
 enum class Verdict { kKeep, kDrop, kRestore };
@@ -70,6 +87,15 @@ Result<Verdict> judge(Core& core, Inode& inode, bool machine_crashed) {
   }
   if (!machine_crashed) return Verdict::kKeep;
   return TRY(has_sealed_bytes(core, inode)) ? Verdict::kKeep : Verdict::kDrop;
+}
+
+// What the disk cannot read of one file is that file's matter: a mount that refused would keep all others away.
+Verdict without_its_bytes(const Inode& inode, const Error& error) {
+  log_error("not readable after a crash inode={} errno={} step=\"{}\"", inode.number,
+            error.code, error.what);
+  const bool is_synced = (inode.record.flags & kInodeFsynced) != 0;
+  return is_synced && inode.record.state != DataState::kUnpublished ? Verdict::kKeep
+                                                                    : Verdict::kDrop;
 }
 
 // An inode that the reaper will remove.
@@ -100,6 +126,8 @@ Result<std::uint64_t> settle(Core& core, bool machine_crashed, std::uint64_t& dr
       const Result<Verdict> judged = judge(core, **inode, machine_crashed);
       if (judged.ok()) {
         verdict = *judged;
+      } else if (is_bad_medium(judged.error().code)) {
+        verdict = without_its_bytes(**inode, judged.error());
       } else if (judged.error().code != ENOENT) {
         return judged.error();
       }
@@ -133,8 +161,10 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
   const RunMarker last = TRY(core.catalog.run_marker());
   RunMarker now{.clean = false, .boot_id = boot_id(), .mount_ids = TRY(mount_ids(core))};
   // What a clean stop had no time to seal is not on the disk for certain either.
-  const bool another_boot = last.boot_id != now.boot_id || last.mount_ids != now.mount_ids;
+  const bool another_boot =
+      last.boot_id != now.boot_id || are_mounted_anew(last.mount_ids, now.mount_ids);
   const bool is_new = !TRY(core.catalog.find_inode(kRootInode));
+  core.first_object = core.catalog.coming_id();
   if (is_new) {
     report.kind = "new";
     TRY(make_root(core));
@@ -143,7 +173,11 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
   }
   if (!is_new) {
     reaper.expect_orphans();
-    if (another_boot && !last.clean) core.cut_before = core.catalog.coming_id();
+    if (const auto cut = TRY(core.catalog.machine_cut())) core.cut = *cut;
+    if (another_boot && !last.clean) {
+      core.cut = {.before = core.first_object, .ended = file_clock_now()};
+      TRY(core.catalog.set_machine_cut(core.cut));
+    }
     const std::uint64_t kept = TRY(settle(core, another_boot, report.dropped));
     if (!last.clean) reaper.expect_strays();
     core.counters.unsealed.store(kept);

@@ -9,8 +9,8 @@
 //   mutable     kept                                  kept if it was fsynced, or if it still
 //                                                     has its last seal's checksums, else
 //                                                     dropped
-//   sealed      kept                                  kept; one that is found changed later on
-//                                                     as mutable (checked_status())
+//   sealed      kept                                  kept; found changed by a lookup or by the walk
+//                                                     over all (object_walk.h), as mutable
 //
 // The kernel's page cache of the backing files outlives a daemon, so after its crash a file
 // that equals its stamp is whole. After a machine's crash a size proves nothing (a mapped store

@@ -175,7 +175,8 @@ bool is_as_found(const SealCandidate& file) {
 Result<bool> give_up(Core& core, const SealCandidate& file) {
   if (file.failed) {
     const std::lock_guard lock(file.inode->mutex);
-    if (TRY(take_back_failed(core, *file.inode))) return true;
+    // What it was before may not be sealed either.
+    if (TRY(take_back_failed(core, *file.inode))) return !is_unsealed(file.inode->record.state);
     // Somebody still has it open: when he has closed it.
     if (file.inode->is_going() && file.inode->record.previous_object != kNoObject) return false;
   }

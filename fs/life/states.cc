@@ -115,8 +115,15 @@ Result<bool> take_back_failed(Core& core, Inode& inode) {
             inode.number, object);
   core.counters.poisoned.fetch_add(1, std::memory_order_relaxed);
   if (core.on_orphan_object) core.on_orphan_object();
-  if (core.notifications != nullptr) core.notifications->invalidate_attributes(inode.number);
+  // Its writer's bytes may be in the kernel's pages.
+  if (core.notifications != nullptr) core.notifications->invalidate_data(inode.number);
   return true;
+}
+
+Result<void> take_back_if_failed(Core& core, Inode& inode) {
+  const std::lock_guard lock(inode.mutex);
+  TRY(take_back_failed(core, inode));
+  return {};
 }
 
 Result<void> check_written(const Inode& inode) {

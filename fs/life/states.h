@@ -82,6 +82,8 @@ Result<void> take_back_rewrite(Core& core, Inode& inode);
 // Of a rewrite that could not be written, and that nobody has open: the same. False: it is none. The caller holds the inode's
 // lock. Errors: the same.
 Result<bool> take_back_failed(Core& core, Inode& inode);
+// That, where it is one; takes the lock.
+Result<void> take_back_if_failed(Core& core, Inode& inode);
 
 // Publishes a file that a FLUSH, rename or link has reached; a new stamp when it changed since
 // the last one, nothing otherwise. Takes the inode's lock. Errors: those of check_written(), EIO (the

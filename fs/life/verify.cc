@@ -5,6 +5,7 @@
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
+#include "fs/life/bad_medium.h"
 #include "fs/life/drop.h"
 #include "fs/life/page_cache.h"
 #include "fs/life/states.h"
@@ -12,22 +13,6 @@
 
 namespace kvcachefs {
 namespace {
-
-// What a disk or its filesystem answers for bytes that it has lost, and not when it is short of
-// something for a moment.
-bool is_bad_medium(int code) noexcept {
-  switch (code) {
-    case EIO:
-    case ENODATA:
-    case EILSEQ:
-    case EREMOTEIO:
-    case EBADMSG:
-    case EUCLEAN:
-      return true;
-    default:
-      return false;
-  }
-}
 
 bool has_checksums(const ObjectRecord& record, const DataStamp& stamp) noexcept {
   return is_same_data(record.sealed, stamp) &&
@@ -178,6 +163,9 @@ Result<void> Verifier::compare(const InodePtr& inode, Subject&& subject,
   if (!dropped.ok()) {
     log_error("verify inode={} event=not_dropped errno={} step=\"{}\"", inode->number,
               dropped.error().code, dropped.error().what);
+    // Who opens it next finds it again.
+    const std::lock_guard lock(inode->mutex);
+    if (inode->damaged_object == subject.object) inode->damaged_object = kNoObject;
   }
   {
     const std::lock_guard lock(mutex_);

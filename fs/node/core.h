@@ -73,10 +73,12 @@ struct Core {
   KernelNotifications* const notifications;  // null: nobody to tell
   Counters counters;
   DropHistory drops;
-  // The machine went down under the last run: objects with ids below this whose backing files are missing
-  // may be evictions whose record was lost, and are no damage. 0: it did not.
-  ObjectId cut_before = 0;
-  const UnixNanos started = file_clock_now();
+  // The machine went down under the last run, or under one before whose objects were not all looked at since.
+  // Those that it had: where the backing file is missing, the record of an eviction may have been lost, and
+  // where it is another one, that of a change. before == 0: it did not.
+  MachineCut cut;
+  // Ids from here on are of this run.
+  ObjectId first_object = 0;
   // Set once before the mount answers, to the background threads' wake-up calls. They queue and
   // return.
   std::function<void(InodeNumber, bool evicted)> on_nameless;

@@ -4,10 +4,7 @@
 #include <cerrno>
 
 namespace kvcachefs {
-namespace {
-
-// What no device says that is well, whatever was asked of it.
-bool is_failure(int error) noexcept {
+bool is_device_failure(int error) noexcept {
   switch (error) {
     case EIO:
     case EROFS:
@@ -19,13 +16,15 @@ bool is_failure(int error) noexcept {
     case ESTALE:
     case ENOTCONN:
     case ETIMEDOUT:
+    case ENODATA:
+    case EILSEQ:
+    case EREMOTEIO:
+    case EBADMSG:
       return true;
     default:
       return false;
   }
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Devices>> Devices::create(Catalog& catalog,
                                                  std::vector<std::unique_ptr<Tier>> tiers) {
@@ -80,7 +79,7 @@ Result<NewCopy> Devices::create_copy(ObjectId object) {
     if (fd.ok()) return NewCopy{.device = index_of_tier_[which], .fd = std::move(*fd)};
     last = fd.error();
     failed(index_of_tier_[which], last.code);
-    if (last.code != ENOSPC && last.code != EDQUOT && !is_failure(last.code)) break;
+    if (last.code != ENOSPC && last.code != EDQUOT && !is_device_failure(last.code)) break;
   }
   return last;
 }
@@ -93,7 +92,7 @@ DeviceState Devices::set_state(std::uint32_t index, DeviceState state) noexcept 
 }
 
 void Devices::failed(std::uint32_t index, int error) const {
-  if (is_failure(error) && on_suspect) on_suspect(index);
+  if (is_device_failure(error) && on_suspect) on_suspect(index);
 }
 
 Result<std::uint32_t> Devices::index_of(ObjectId object) {

@@ -22,6 +22,9 @@ struct NewCopy {
   UniqueFd fd;               // O_RDWR
 };
 
+// What no device says that is well, whatever was asked of it: not that descriptors or memory are short.
+[[nodiscard]] bool is_device_failure(int error) noexcept;
+
 class Devices {
  public:
   // Errors: ENODEV (the catalog names a device that is not there), EIO.

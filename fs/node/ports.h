@@ -31,6 +31,8 @@ class KernelNotifications {
   virtual void invalidate_entry(InodeNumber parent, std::string name) = 0;
   // Unlike an entry's, the message waits for no lock that a caller may hold while he waits for us.
   virtual void invalidate_attributes(InodeNumber inode) = 0;
+  // The attributes, and the pages that the kernel has of its bytes.
+  virtual void invalidate_data(InodeNumber inode) = 0;
 };
 
 }  // namespace kvcachefs

@@ -43,6 +43,7 @@ struct Faults {
   std::atomic<bool> dead{false};      // the process is gone: nothing it does reaches a disk
   std::set<ObjectId> unsyncable;      // fdatasync of their backing files fails; before start()
   std::set<ObjectId> unremovable;     // so does unlink
+  std::set<ObjectId> unreadable;      // they do not open for reading; before start()
   std::atomic<bool> no_space{false};  // no new backing files
   std::atomic<bool> no_removal{false};   // no unlink of any
   std::atomic<bool> no_open{false};      // nor an open
@@ -81,6 +82,15 @@ class RecordedNotifications : public KernelNotifications {
     const std::lock_guard lock(mutex_);
     attributes_.insert(inode);
   }
+  void invalidate_data(InodeNumber inode) override {
+    invalidate_attributes(inode);
+    const std::lock_guard lock(mutex_);
+    data_.insert(inode);
+  }
+  [[nodiscard]] bool has_data(InodeNumber inode) const {
+    const std::lock_guard lock(mutex_);
+    return data_.count(inode) > 0;
+  }
   [[nodiscard]] bool has_entry(InodeNumber parent, const std::string& name) const {
     const std::lock_guard lock(mutex_);
     return entries_.count({parent, name}) > 0;
@@ -94,6 +104,7 @@ class RecordedNotifications : public KernelNotifications {
   mutable std::mutex mutex_;
   std::set<std::pair<InodeNumber, std::string>> entries_;
   std::set<InodeNumber> attributes_;
+  std::set<InodeNumber> data_;
 };
 
 // The store of one run, over the one that outlives it.
@@ -142,6 +153,8 @@ class FaultyTier : public Tier {
   }
   Result<UniqueFd> open(std::uint64_t object, int flags) override {
     if (faults_->no_open) return faults_->failure(EMFILE);
+    if (faults_->unreadable.count(object) > 0 && (flags & O_ACCMODE) == O_RDONLY)
+      return fail(EIO, "unreadable");
     // fdatasync(2) of an O_PATH descriptor fails, and so does a read.
     if (faults_->unsyncable.count(object) > 0 && (flags & O_ACCMODE) == O_RDONLY)
       return below_->open(object, O_PATH);
@@ -203,10 +216,7 @@ class TestVolume {
     if (std::getenv("KVCACHEFS_TEST_LOG") == nullptr)
       must(log_open({.file = "", .level = LogLevel::kOff}));
     if (!options_.rocksdb) store_ = std::make_shared<MemoryStore>();
-    for (int i = 0; i < options_.devices; ++i) {
-      device_paths_.push_back(dir_ / ("device" + std::to_string(i)));
-      must_call(::mkdir(device_paths_.back().c_str(), 0700));
-    }
+    for (int i = 0; i < options_.devices; ++i) add_device();
     run();
   }
   ~TestVolume() { end(); }
@@ -226,6 +236,11 @@ class TestVolume {
   // ---- runs ----
   // Of the next run.
   void set_pool(PoolService* pool) { options_.volume.pool = pool; }
+  void set_unreadable(std::set<ObjectId> objects) { unreadable_ = std::move(objects); }
+  void add_device() {
+    device_paths_.push_back(dir_ / ("device" + std::to_string(device_paths_.size())));
+    must_call(::mkdir(device_paths_.back().c_str(), 0700));
+  }
   void start() { volume_->start(); }
   // Ends the run in order; nothing may be used until run().
   void stop_cleanly() {
@@ -253,6 +268,7 @@ class TestVolume {
   }
   Result<void> try_run() {
     faults_ = std::make_shared<Faults>();
+    faults_->unreadable = unreadable_;
     open_store();
     catalog_ = TRY(Catalog::create(std::make_unique<RunStore>(store_, faults_)));
     std::vector<std::unique_ptr<Tier>> tiers;
@@ -415,6 +431,7 @@ class TestVolume {
   TestVolumeOptions options_;
   // In memory: what a power cut takes is the test's choice, and syncs cost nothing.
   TempDir dir_{"/dev/shm"};
+  std::set<ObjectId> unreadable_;
   std::vector<std::string> device_paths_;
   std::shared_ptr<Store> store_;
   std::shared_ptr<Faults> faults_;

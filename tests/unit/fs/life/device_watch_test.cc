@@ -84,6 +84,19 @@ TEST_F(IllDevices, ALostOnesFilesAreMissesAndAreStoredAgainElsewhere) {
   EXPECT_OK(volume_->statfs());
 }
 
+TEST_F(IllDevices, OneThatCannotBeAskedIsNotLost) {
+  for (int i = 0; i < kFiles; ++i) store("f" + std::to_string(i));
+  make_ill(1, EIO, DeviceState::kReadOnly);
+  // No descriptor is free: whether it is well is not known.
+  volume_.faults().set_ill(path(1), EMFILE);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  EXPECT_TRUE(TestVolume::wait_for([&] { return std::chrono::steady_clock::now() > end; }));
+  EXPECT_EQ(DeviceState::kReadOnly, volume_->device_state(1));
+  EXPECT_EQ(kFiles, found("f", kFiles));
+  volume_.faults().set_ill(path(1), 0);
+  EXPECT_TRUE(becomes(1, DeviceState::kWell));
+}
+
 TEST_F(IllDevices, WhatMustBeKeptWaitsForItsDevice) {
   for (int i = 0; i < 2; ++i) store("f" + std::to_string(i));
   for (int i = 0; i < 2; ++i)

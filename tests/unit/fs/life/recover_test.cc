@@ -267,17 +267,69 @@ TEST(Recovery, AMissingBackingFileMakesHandlesStale) {
 
 TEST(Recovery, ASealedFileThatWasCutOrGrownIsQuarantined) {
   TestVolume volume;
+  std::uint64_t damaged = 0;
+  volume.start();
   for (const std::int64_t size : {0, 4, 6}) {
     const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
-    volume.settle();
+    ASSERT_TRUE(
+        TestVolume::wait_for([&] { return volume.state_of(inode) == DataState::kSealed; }));
     const std::string backing = volume.backing_path_of(inode);
     ASSERT_EQ(0, ::truncate(backing.c_str(), size));
     EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "f"));
-    EXPECT_EQ(1u, volume->counts().damaged);
+    EXPECT_EQ(++damaged, volume->counts().damaged);
     EXPECT_FALSE(TestVolume::exists(backing));
     EXPECT_TRUE(TestVolume::exists(volume.device_paths().front() + "/quarantine/" +
                                    std::filesystem::path(backing).filename().string()));
   }
+}
+
+// The kernel writes to it for who had it open when the last daemon ended.
+TEST(Recovery, WhatIsWrittenOnThroughAnOldDescriptorIsNoDamage) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "log", "one\n");
+  const std::string backing = volume.backing_path_of(inode);
+  volume.crash_daemon();
+  volume.settle();
+  EXPECT_EQ(DataState::kSealed, volume.state_of(inode));
+  write_file(backing, "one\ntwo\n");
+  EXPECT_EQ("one\ntwo\n", must(volume.read_path("log")));
+  EXPECT_EQ(0u, volume->counts().damaged);
+  EXPECT_EQ(1u, volume->counts().changed_on_purpose);
+  // One that lost bytes is another matter.
+  volume.settle();
+  ASSERT_EQ(0, ::truncate(backing.c_str(), 4));
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "log"));
+  EXPECT_EQ(1u, volume->counts().damaged);
+}
+
+TEST(Recovery, OneUnreadableFileKeepsNoOtherAway) {
+  TestVolume volume;
+  const InodeNumber bad = volume.store_file(kRootInode, "bad", "bytes");
+  const InodeNumber kept = volume.store_file(kRootInode, "kept", "bytes");
+  volume.sync(kept);
+  volume.store_file(kRootInode, "good", "good");
+  volume.settle();
+  std::set<ObjectId> unreadable;
+  for (const InodeNumber inode : {bad, kept}) {
+    volume.write(volume.open(inode, O_RDWR), "B");
+    unreadable.insert(volume.record_of(inode).object);
+  }
+  volume.pull_plug();
+  volume.set_unreadable(unreadable);
+  volume.run();
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "bad"));
+  EXPECT_OK(volume->lookup(kRootInode, "kept"));
+  EXPECT_EQ("good", must(volume.read_path("good")));
+}
+
+TEST(Recovery, ADeviceThatIsAddedIsNoCrashOfTheMachine) {
+  TestVolume volume;
+  volume.store_file(kRootInode, "f", "bytes");
+  volume.kill();
+  volume.add_device();
+  volume.run();
+  EXPECT_EQ("daemon", volume->recovery().kind);
+  EXPECT_EQ("bytes", must(volume.read_path("f")));
 }
 
 TEST(Recovery, IsTheSameWithTheRealDatabase) {
@@ -353,12 +405,42 @@ TEST(Recovery, MachineCrashJudgesWhatChangedUnderItsSeal) {
   for (const std::string& path : paths) leave(path, "BYTes");
   leave(longer, "bytes and more");
   volume.run();
+  // Nobody looks, and the next run knows of it still.
+  volume.crash_daemon();
   EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "cache"));
   EXPECT_EQ("BYTes", must(volume.read_path("kept")));
   EXPECT_EQ("BYTes", must(volume.read_path("synced")));
   EXPECT_EQ("bytes and more", must(volume.read_path("grown")));
   EXPECT_EQ("bytes", must(volume.read_path("untouched")));
   EXPECT_EQ(0u, volume->counts().damaged);
+}
+
+TEST(Recovery, MachineCrashLeavesNothingToJudgeOnceAllWereLookedAt) {
+  TestVolume volume;
+  const InodeNumber changed = volume.store_file(kRootInode, "changed", "bytes");
+  const InodeNumber touched = volume.store_file(kRootInode, "touched", "bytes");
+  const InodeNumber later = volume.store_file(kRootInode, "later", "bytes");
+  volume.settle();
+  const std::string path = volume.backing_path_of(changed);
+  const std::string other = volume.backing_path_of(touched);
+  volume.pull_plug();
+  write_file(path, "BYTes");
+  for (const std::string& one : {path, other}) {
+    const timespec times[2] = {{.tv_sec = 7, .tv_nsec = 0}, {.tv_sec = 7, .tv_nsec = 0}};
+    ASSERT_EQ(0, ::utimensat(AT_FDCWD, one.c_str(), times, 0));
+  }
+  volume.run();
+  ASSERT_TRUE(must(volume.catalog().machine_cut()));
+  volume.start();
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !must(volume.catalog().machine_cut()); }));
+  // By the walk alone.
+  EXPECT_FALSE(must(volume.catalog().find_dentry(kRootInode, "changed")));
+  volume.stop_cleanly();
+  volume.run();
+  EXPECT_EQ("bytes", must(volume.read_path("touched")));
+  // From here on it is a user's doing.
+  write_file(volume.backing_path_of(later), "BYTes");
+  EXPECT_EQ("BYTes", must(volume.read_path("later")));
 }
 
 }  // namespace

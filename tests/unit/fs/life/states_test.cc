@@ -327,11 +327,80 @@ TEST(States, WhoMakesAFailedRewriteAnewFindsTheOldBytes) {
   InodePtr held = let_its_writing_fail(writer);
   EXPECT_ERROR(EIO, volume->flush(writer, kRoot));
   volume->release(writer);
-  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "f"));
+  // The kernel looks it up once more then.
   EXPECT_ERROR(ESTALE, volume->create(kRootInode, "f", 0644, O_WRONLY, kRoot));
+  EXPECT_ERROR(ESTALE, volume->create(kRootInode, "f", 0644, O_WRONLY, kRoot));
+  EXPECT_ERROR(EEXIST, volume->create(kRootInode, "f", 0644, O_WRONLY | O_EXCL, kRoot));
   EXPECT_EQ("old", must(volume.read_path("f")));
   volume.rewrite(inode, "new");
   EXPECT_EQ("new", must(volume.read_path("f")));
+}
+
+TEST(States, WhoLooksForAFailedRewriteOrOpensItFindsTheOldBytes) {
+  for (const bool opens : {false, true}) {
+    TestVolume volume;
+    const InodeNumber inode = volume.store_file(kRootInode, "f", "old");
+    volume.settle();
+    OpenFile& writer = volume.open(inode, O_WRONLY | O_TRUNC);
+    InodePtr held = let_its_writing_fail(writer);
+    EXPECT_ERROR(EIO, volume->flush(writer, kRoot));
+    volume->release(writer);
+    if (opens) {
+      volume.rewrite(inode, "new");
+      EXPECT_EQ("new", must(volume.read_path("f")));
+    } else {
+      EXPECT_OK(volume->lookup(kRootInode, "f"));
+      EXPECT_EQ("old", must(volume.read_path("f")));
+      // What the kernel has of the failed one goes.
+      EXPECT_TRUE(volume.notifications().has_data(inode));
+    }
+  }
+}
+
+TEST(States, WhatAFailedRewriteBringsBackIsSealed) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "old");
+  OpenFile& writer = volume.open(inode, O_WRONLY | O_TRUNC);
+  InodePtr held = let_its_writing_fail(writer);
+  EXPECT_ERROR(EIO, volume->flush(writer, kRoot));
+  volume->release(writer);
+  volume.start();
+  EXPECT_TRUE(
+      TestVolume::wait_for([&] { return volume.state_of(inode) == DataState::kSealed; }));
+  EXPECT_EQ("old", must(volume.read_path("f")));
+}
+
+TEST(States, AStopDoesNotPublishHalfAFile) {
+  TestVolume volume;
+  const InodeNumber old = volume.store_file(kRootInode, "old", "old");
+  volume.start();
+  ASSERT_TRUE(TestVolume::wait_for([&] { return volume.state_of(old) == DataState::kSealed; }));
+  for (int i = 0; i < 50; ++i) {
+    const Created made = volume.create(kRootInode, "half" + std::to_string(i));
+    volume.write(*made.opened.file, "half");
+    // For the sealer's pass that is under way when it stops.
+    volume.store_file(kRootInode, "whole" + std::to_string(i), "whole");
+  }
+  volume.write(volume.open(old, O_WRONLY | O_TRUNC), "ne");
+  volume.stop_cleanly();
+  volume.run();
+  EXPECT_EQ("old", must(volume.read_path("old")));
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "half" + std::to_string(i)));
+    EXPECT_EQ("whole", must(volume.read_path("whole" + std::to_string(i))));
+  }
+}
+
+// Its RELEASE was lost with the mount.
+TEST(States, AStopSealsWhatWasClosedLast) {
+  TestVolume volume;
+  const Created made = volume.create(kRootInode, "f");
+  volume.start();
+  volume.write(*made.opened.file, "bytes");
+  EXPECT_OK(volume->flush(*made.opened.file, kRoot));
+  volume.stop_cleanly();
+  volume.run();
+  EXPECT_EQ(DataState::kSealed, volume.state_of(made.entry.inode));
 }
 
 TEST(States, ALinkDoesNotPublishWhatCouldNotBeWritten) {

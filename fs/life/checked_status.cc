@@ -1,0 +1,136 @@
+#include "fs/life/checked_status.h"
+
+#include "backend/base/units.h"
+#include "fs/life/drop.h"
+#include "fs/life/has_sealed_bytes.h"
+#include "fs/life/obstacle.h"
+#include "fs/life/states.h"
+#include "fs/node/attributes.h"
+
+namespace kvcachefs {
+namespace {
+
+// More is not read while somebody waits for an answer.
+constexpr std::uint64_t kMostJudged = 256 * kMiB;
+
+// What is on a lost device is a miss, and is stored again elsewhere; what must be kept waits for it.
+Result<void> check_device(Core& core, Inode& inode) {
+  {
+    const std::lock_guard lock(inode.mutex);
+    if (!core.devices->of(inode).ok() || inode.record.nlink == 0) return {};
+    if (core.devices->state(*inode.device) != DeviceState::kLost) return {};
+  }
+  if (TRY(note_policy(core, inode)).policy >= FilePolicy::kKeep)
+    return fail(EIO, "its device is lost");
+  TRY(drop_names(core, inode.number, DropReason::kLost));
+  return fail(ENOENT, "its device is lost");
+}
+
+// Its bytes are on the pool alone.
+struct stat remote_status(const InodeRecord& record) {
+  struct stat status {};
+  status.st_mode = S_IFREG;
+  status.st_nlink = 1;
+  status.st_size = static_cast<off_t>(record.stamp.size);
+  // None would say to tools that it is a hole.
+  status.st_blocks = static_cast<blkcnt_t>((record.stamp.size + 511) / 512);
+  status.st_blksize = 4096;
+  status.st_atim = status.st_mtim = to_timespec(record.stamp.mtime);
+  status.st_ctim = to_timespec(record.stamp.ctime);
+  return status;
+}
+
+// The machine went down while it was being changed, and the record of that was lost (fs/life/recover.h: what is mutable).
+bool is_of_cut_run(const Core& core, const InodeRecord& record, const DataStamp& now) {
+  return record.object < core.cut.before && now.mtime < core.cut.ended;
+}
+
+// It is new in time, or in where its change is noted, and has the sealed bytes all the same.
+bool has_come_through(Core& core, Inode& inode, ObjectId object, const DataStamp& now) {
+  if (now.size > kMostJudged) return false;
+  const std::lock_guard lock(inode.mutex);
+  if (inode.record.object != object) return false;
+  const Result<bool> has = has_sealed_bytes(core, inode);
+  return has.ok() && *has;
+}
+
+Result<struct stat> take_as_changed(Core& core, Inode& inode, ObjectId object,
+                                    const struct stat& backing) {
+  {
+    const std::lock_guard lock(inode.mutex);
+    // Somebody else did, or writes it by now.
+    if (inode.record.state != DataState::kSealed || inode.record.object != object ||
+        inode.writers > 0)
+      return backing;
+    InodeRecord next = inode.record;
+    Edit edit;
+    prepare_change(inode.number, next, edit);
+    next.stamp = stamp_of(backing);
+    TRY(commit_record(core, inode, std::move(next), std::move(edit)));
+  }
+  core.counters.changed_on_purpose.fetch_add(1, std::memory_order_relaxed);
+  if (core.on_unwritten) core.on_unwritten(inode.number);
+  return backing;
+}
+
+}  // namespace
+
+Result<struct stat> checked_status(Core& core, Inode& inode) {
+  {
+    const std::lock_guard lock(inode.mutex);
+    if (inode.record.state == DataState::kRemote) return remote_status(inode.record);
+  }
+  if (core.devices->any_lost()) TRY(check_device(core, inode));
+  DropReason reason = DropReason::kLost;
+  ObjectId object = kNoObject;
+  {
+    std::unique_lock lock(inode.mutex);
+    Result<Tier*> tier = core.devices->of(inode);
+    const InodeRecord& record = inode.record;
+    object = record.object;
+    if (tier.ok()) {
+      const Result<struct stat> backing = (*tier)->status(object);
+      if (backing.ok()) {
+        const DataStamp now = stamp_of(*backing);
+        if (record.state != DataState::kSealed || inode.writers > 0 ||
+            is_same_data(now, record.stamp) || record.nlink == 0)
+          return *backing;
+        const bool is_of_cut = is_of_cut_run(core, record, now);
+        const bool is_synced = (record.flags & kInodeFsynced) != 0;
+        const bool is_same_size = now.size == record.stamp.size;
+        // Opened under the daemon before, to whose files the kernel still writes for who has them open.
+        const bool is_written_on = now.size > record.stamp.size &&
+                                   now.mtime != record.stamp.mtime &&
+                                   object < core.first_object;
+        lock.unlock();
+        const bool is_kept =
+            is_of_cut &&
+            (is_synced || obstacle_by_policy(TRY(note_policy(core, inode))) != Obstacle::kNone);
+        // A store through a mapping that outlived its descriptor, or an application's own
+        // doing: no damage.
+        const bool is_on_purpose =
+            is_of_cut ? is_kept || (is_same_size && has_come_through(core, inode, object, now))
+                      : is_same_size || is_written_on;
+        if (is_on_purpose) return take_as_changed(core, inode, object, *backing);
+        // Nobody had it open for writing, and a mapping cannot change a size.
+        reason = is_of_cut ? DropReason::kIncomplete : DropReason::kDamaged;
+      } else if (backing.error().code != ENOENT || record.nlink == 0) {
+        if (backing.error().code != ENOENT)
+          core.devices->failed(*inode.device, backing.error().code);
+        return backing.error();
+      } else if (record.object < core.cut.before) {
+        reason = DropReason::kIncomplete;
+      }
+    } else if (tier.error().code != ENOENT) {
+      return tier.error();
+    }
+  }
+  // Not what was written anew since.
+  TRY(drop_names(core, inode.number, reason, {},
+                 {.may_go = [object](const Inode& now) -> Result<bool> {
+                   return now.record.object == object;
+                 }}));
+  return fail(ENOENT, "its backing file is lost");
+}
+
+}  // namespace kvcachefs
