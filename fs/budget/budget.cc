@@ -160,20 +160,21 @@ bool Budget::has_writers() const {
 
 // ---- uses
 
-void Budget::grant(const Inode& inode, const struct stat& backing, uid_t user, bool opened) {
+bool Budget::grant(const Inode& inode, const struct stat& backing, uid_t user, bool opened) {
   // What is still being written is nobody's yet: its writer's own looks at it are no leases.
   const DataState state = inode.record.state;
   const bool is_remote = state == DataState::kRemote;
   const bool readable = is_remote || state == DataState::kSealed ||
                         (state == DataState::kPublished && inode.writers == 0);
-  if (!readable || inode.record.nlink == 0) return;
+  if (!readable || inode.record.nlink == 0) return false;
   // What is on the pool alone holds no room here.
   leases_.grant(inode.number, user, opened, is_remote ? 0 : allocated_bytes(backing),
                 monotonic_now());
+  return true;
 }
 
-void Budget::answered(const Inode& inode, const struct stat& backing, uid_t user) {
-  grant(inode, backing, user, false);
+bool Budget::answered(const Inode& inode, const struct stat& backing, uid_t user) {
+  return grant(inode, backing, user, false);
 }
 
 void Budget::opened(const Inode& inode, const struct stat& backing, uid_t user) {

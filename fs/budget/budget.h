@@ -49,7 +49,7 @@ class Budget {
   // ---- uses ----
 
   // A positive answer to a lookup or stat: a lease, if it is a file that anybody may read by now.
-  void answered(const Inode& inode, const struct stat& backing, uid_t user);
+  bool answered(const Inode& inode, const struct stat& backing, uid_t user);
   void opened(const Inode& inode, const struct stat& backing, uid_t user);
   // A file that is no block was used, or got such a name. No lock is needed.
   void used(InodeNumber inode) { files_.used(inode, knowledge_.now()); }
@@ -99,6 +99,8 @@ class Budget {
   // What the last round of evictions came to: nothing was left that could go.
   void set_exhausted(std::uint32_t device, bool exhausted);
   void set_over_quota(TenantMask tenants) noexcept { over_quota_.store(tenants); }
+  // Of those who were, these have too much still.
+  void keep_over_quota(TenantMask tenants) noexcept { over_quota_.fetch_and(tenants); }
   [[nodiscard]] bool has_writers() const;
   // Wakes whoever waits for room.
   void announce();
@@ -113,6 +115,8 @@ class Budget {
 
   // The copy of a sealed file; the caller holds its lock. nullopt: its backing file does not answer.
   std::optional<SealedCopy> sealed_copy(Inode& inode, const InodeRecord& record);
+  // The same for counting it: where its backing file does not answer, by the size that is recorded.
+  std::optional<SealedCopy> counted_copy(Inode& inode, const InodeRecord& record);
 
  private:
   // So long a close may take when evictions do not come through.
@@ -138,9 +142,7 @@ class Budget {
   void look_at_database(std::int64_t now_ns);
   void measure(const std::function<InodePtr(InodeNumber)>& find);
   void note_settling(const Inode& inode);
-  // The same of one that was counted: where its backing file does not answer, about what it was counted as.
-  std::optional<SealedCopy> counted_copy(Inode& inode, const InodeRecord& record);
-  void grant(const Inode& inode, const struct stat& backing, uid_t user, bool opened);
+  bool grant(const Inode& inode, const struct stat& backing, uid_t user, bool opened);
 
   Devices& devices_;
   Knowledge& knowledge_;

@@ -124,18 +124,20 @@ void Evictor::round() {
   budget.look([this](InodeNumber number) { return core_.table.find(number); }, monotonic_now());
   forget_kept_if_told();
   std::vector<Need> needs = this->needs();
+  found_on_.resize(needs.size());
   shares_ = shares(needs);
   if (is_short(needs) || shares_.beyond_quota() != 0) walk(needs);
   if (is_short(needs) && walk_ended_ && on_nothing_left) on_nothing_left();
   const bool was_desperate = core_.is_desperate.load();
   become_desperate(needs);
-  if (shares_.beyond_quota() == 0) budget.set_over_quota(0);
+  budget.keep_over_quota(shares_.beyond_quota());
   for (std::uint32_t index = 0; index < needs.size(); ++index) {
     const Need& need = needs[index];
     const bool has_room = !need.any() || need.evicted > 0 || need.is_coming();
-    if (has_room || found_young_) {
+    if (has_room || found_on_[index].young) {
       budget.set_exhausted(index, false);
-    } else if (walk_ended_ && found_nothing() && (was_desperate || !core_.is_publishing)) {
+    } else if (walk_ended_ && found_on_[index].nothing() &&
+               (was_desperate || !core_.is_publishing)) {
       budget.set_exhausted(index, true);
     }
   }
@@ -147,7 +149,7 @@ void Evictor::become_desperate(const std::vector<Need>& needs) {
   if (!core_.is_publishing) return;
   if (!is_short(needs)) {
     core_.is_desperate.store(false);
-  } else if (walk_ended_ && found_nothing() && !core_.is_desperate.exchange(true)) {
+  } else if (walk_ended_ && found_nothing(needs) && !core_.is_desperate.exchange(true)) {
     begin_walk(Clock::now());
     walk_ended_ = false;
   }
@@ -225,7 +227,7 @@ void Evictor::walk(std::vector<Need>& needs) {
   // With those alone who have too much it does not count as an end: the others' can still go.
   const bool ended = !walk_on(needs);
   walk_ended_ = ended && eligible(needs) == kAllTenants;
-  if (ended && found_nothing()) core_.budget.set_over_quota(shares_.beyond_quota());
+  if (ended) core_.budget.set_over_quota(shares_.beyond_quota() & ~found_of_);
   walked_for_ += Clock::now() - now;
   walked_all_ = walked_all_ || walk_ended_;
 }
@@ -235,8 +237,10 @@ void Evictor::begin_walk(Clock::time_point now) {
   walk_began_ = now;
   walked_for_ = {};
   walked_all_ = false;
+  found_on_.assign(core_.devices->indices(), {});
+  found_of_ = 0;
   found_young_ = false;
-  has_evicted_ = false;
+  has_moved_ = false;
   of_anybody_ = false;
   if (now - kept_since_ >= kKeptTrusted || kept_.size() >= kMostKept) {
     kept_.clear();
@@ -249,7 +253,11 @@ bool Evictor::walk_on(std::vector<Need>& needs) {
   for (std::size_t i = 0; i < kMostPassed && looked_at < kMostInRound; ++i) {
     if (!is_short(needs) && shares_.beyond_quota() == 0) break;
     const std::optional<Candidate> candidate = next(needs);
-    if (!candidate) return false;
+    if (!candidate && !std::exchange(has_moved_, false)) return false;
+    if (!candidate) {
+      walk_.refresh();
+      continue;
+    }
     if (kept_.count(kept_key(*candidate)) > 0) continue;
     ++looked_at;
     consider(*candidate, needs);
@@ -257,41 +265,76 @@ bool Evictor::walk_on(std::vector<Need>& needs) {
   return true;
 }
 
+void Evictor::found_young(const Candidate& candidate, std::uint32_t device) {
+  found_young_ = true;
+  found_of_ |= mask_of(candidate.tenant);
+  if (device < found_on_.size()) found_on_[device].young = true;
+}
+
+bool Evictor::found_nothing(const std::vector<Need>& needs) const {
+  for (std::size_t i = 0; i < needs.size(); ++i)
+    if (needs[i].any() && !found_on_[i].nothing()) return false;
+  return true;
+}
+
 // Stored just now: its writer may be about to rename it, and what the kernel remembers of it must not outlast
-// it.
-bool Evictor::is_young(const Candidate& candidate) const {
+// it. Its stamp may be that of the lookup long before. The caller holds the inode's lock.
+bool Evictor::is_young(const Candidate& candidate, const Inode& inode) const {
   const std::int64_t used =
       static_cast<std::int64_t>(candidate.key.stamp) * order::kNanosPerStamp;
-  return core_.knowledge.now() - used < kYoung.count();
+  if (core_.knowledge.now() - used < kYoung.count()) return true;
+  const UnixNanos age = file_clock_now() - inode.record.stamp.ctime;
+  return age >= 0 && age < kYoung.count();
+}
+
+// Whether it must stay for now: the others of its block are of no use without it.
+bool Evictor::is_in_use(const Candidate& sibling, Inode& inode) {
+  const std::lock_guard lock(inode.mutex);
+  if (inode.opens > 0 || core_.budget.is_leased(inode.number)) return true;
+  if (!is_young(sibling, inode)) return false;
+  if (inode.device) found_young(sibling, *inode.device);
+  return true;
 }
 
 void Evictor::consider(const Candidate& candidate, std::vector<Need>& needs) {
-  if (!walk_.is_current(candidate)) return;  // used since: its turn comes later
+  if (!walk_.is_current(candidate)) {  // used since: its turn comes later
+    has_moved_ = true;
+    return;
+  }
   const FoundVictim victim = find_victim(core_, candidate);
   if (victim.inode == nullptr) return;
   Siblings siblings;
   if (!victim.hash.empty()) siblings = siblings_of(core_, policy_, candidate, victim.hash);
   if (siblings.newest > candidate.key.stamp) {
     policy_.raise(candidate.name, siblings.newest);
+    has_moved_ = true;
     return;
   }
-  const bool has_quota_too_much = (shares_.beyond_quota() & mask_of(candidate.tenant)) != 0;
+  std::vector<std::pair<Candidate, InodePtr>> others;
+  for (const Candidate& sibling : siblings.others) {
+    const InodePtr inode = find_victim(core_, sibling).inode;
+    if (inode == nullptr) continue;
+    if (is_in_use(sibling, *inode)) return;
+    others.emplace_back(sibling, inode);
+  }
+  const TenantMask quota = shares_.beyond_quota();
+  const TenantMask allowed = eligible(needs) | mask_of(kOrphans);
+  const bool has_quota_too_much = (quota & mask_of(candidate.tenant)) != 0;
   const DropReason reason = has_quota_too_much ? DropReason::kQuota : DropReason::kRoom;
   const bool gone = evict(candidate, victim.inode, reason, needs, [&](const SealedCopy& copy) {
+    // Moved to another tenant's directory since.
+    if ((allowed & mask_of(copy.tenant)) == 0) return false;
     // The name of what is on the pool alone has its turn, too: else there would be ever more of these to pass over.
     const bool is_needed = copy.device == kNoDevice
                                ? is_short(needs)
                                : copy.device < needs.size() && needs[copy.device].any();
-    if (!is_needed && !has_quota_too_much) return false;
-    if (!is_young(candidate)) return true;
-    if (copy.device != kNoDevice) found_young_ = true;
+    if (!is_needed && (quota & mask_of(copy.tenant)) == 0) return false;
+    if (!is_young(candidate, *victim.inode)) return true;
+    if (copy.device != kNoDevice) found_young(candidate, copy.device);
     return false;
   });
   if (!gone) return;
-  for (const Candidate& sibling : siblings.others) {
-    if (const InodePtr inode = find_victim(core_, sibling).inode)
-      evict(sibling, inode, reason, needs, {});
-  }
+  for (const auto& [sibling, inode] : others) evict(sibling, inode, reason, needs, {});
 }
 
 bool Evictor::evict(const Candidate& candidate, const InodePtr& inode, DropReason reason,
@@ -304,13 +347,14 @@ bool Evictor::evict(const Candidate& candidate, const InodePtr& inode, DropReaso
                gone.error().code, gone.error().what);
     return false;
   }
-  if (gone->obstacle == Obstacle::kKept || gone->obstacle == Obstacle::kPinned ||
-      gone->obstacle == Obstacle::kOwned)
-    kept_.insert(kept_key(candidate));
+  const bool stays = gone->obstacle == Obstacle::kKept || gone->obstacle == Obstacle::kPinned ||
+                     gone->obstacle == Obstacle::kOwned;
+  if (stays && kept_.size() < kMostKept) kept_.insert(kept_key(candidate));
   if (gone->obstacle != Obstacle::kNone) return false;
-  has_evicted_ = true;
   shares_.evicted(candidate.tenant, gone->bytes);
   if (gone->device >= needs.size()) return true;
+  found_of_ |= mask_of(candidate.tenant);
+  found_on_[gone->device].evicted = true;
   Need& need = needs[gone->device];
   need.bytes -= static_cast<std::int64_t>(gone->bytes);
   --need.inodes;

@@ -87,9 +87,11 @@ class Evictor {
   void begin_walk(Clock::time_point now);
   // False: it is at its end.
   bool walk_on(std::vector<Need>& needs);
-  // Nobody can go, or will soon.
-  [[nodiscard]] bool found_nothing() const noexcept { return !found_young_ && !has_evicted_; }
-  [[nodiscard]] bool is_young(const Candidate& candidate) const;
+  void found_young(const Candidate& candidate, std::uint32_t device);
+  // No device that is short has anything that can go, or will soon.
+  [[nodiscard]] bool found_nothing(const std::vector<Need>& needs) const;
+  [[nodiscard]] bool is_young(const Candidate& candidate, const Inode& inode) const;
+  bool is_in_use(const Candidate& sibling, Inode& inode);
   // The next that may go: of who has too much while there is one.
   std::optional<Candidate> next(const std::vector<Need>& needs);
   // Evicts one, and the other files of its block (siblings.h).
@@ -106,10 +108,18 @@ class Evictor {
   Clock::duration walked_for_{};  // by this walk, without the time in between
   bool walked_all_ = false;       // it came to its end, and may have gone on from there
   bool walk_ended_ = false;
-  bool found_young_ = false;  // in this walk: it can go soon
-  // In this walk. What is stored meanwhile may come before the place where it is: only one that has evicted
-  // nothing says that there is nothing.
-  bool has_evicted_ = false;
+  // What this walk has found that frees room. What is stored meanwhile may come before the place where it is:
+  // only one that has evicted nothing says that there is nothing.
+  struct Found {
+    bool young = false;  // it can go soon
+    bool evicted = false;
+    [[nodiscard]] bool nothing() const noexcept { return !young && !evicted; }
+  };
+  std::vector<Found> found_on_;  // by device
+  TenantMask found_of_ = 0;      // whose
+  bool found_young_ = false;     // anybody's, on any
+  bool has_moved_ =
+      false;  // in this walk: some were used since, or are to go with others: their turn comes later
   Shares shares_;            // as of this round
   bool of_anybody_ = false;  // in this walk: nothing is left of those who have too much
   // Names that directories or applications keep: passed over for a while without a look at them.

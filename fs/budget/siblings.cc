@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <list>
+#include <string_view>
 
 #include "fs/known/find_blocks.h"
 
@@ -11,8 +12,19 @@ namespace {
 // Ranks times groups times parts; of more, what is beyond goes by itself.
 constexpr std::size_t kMost = 256;
 
-bool is_sibling(const Recognized& a, const Recognized& b) noexcept {
-  return a.runtime == b.runtime && a.model == b.model && a.world == b.world;
+// What is before the model: two that run the same one have nothing else in common. Mooncake's directories there
+// are made of the whole key, which tells the ranks apart.
+std::string_view root_of(const FoundBlock& block) noexcept {
+  const std::string_view path = block.path;
+  const std::string_view model = block.file.model;
+  if (model.empty() || block.file.runtime == Runtime::kMooncakeFile) return {};
+  return path.substr(0, static_cast<std::size_t>(model.data() - path.data()));
+}
+
+bool is_sibling(const FoundBlock& a, const FoundBlock& b) noexcept {
+  return a.file.runtime == b.file.runtime && a.file.model == b.file.model &&
+         a.file.world == b.file.world && a.file.config == b.file.config &&
+         root_of(a) == root_of(b);
 }
 
 }  // namespace
@@ -30,14 +42,13 @@ Siblings siblings_of(Core& core, EvictionPolicy& policy, const Candidate& block,
   });
   if (own == found->end()) return out;
   for (const FoundBlock& one : *found) {
-    if (one.number == block.name || !is_sibling(one.file, own->file)) continue;
+    if (one.number == block.name || !is_sibling(one, *own)) continue;
     const auto key = policy.key_of(one.number);
     if (!key) continue;
+    const TenantSlot tenant = core.knowledge.learner().group(one.number);
+    if (tenant != block.tenant) continue;
     out.newest = std::max(out.newest, key->stamp);
-    out.others.push_back({.name = one.number,
-                          .is_block = true,
-                          .tenant = core.knowledge.learner().group(one.number),
-                          .key = *key});
+    out.others.push_back({.name = one.number, .is_block = true, .tenant = tenant, .key = *key});
   }
   return out;
 }

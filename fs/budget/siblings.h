@@ -1,6 +1,7 @@
-// The files of one block: those of the same prefix hash, runtime and model, over ranks, groups and parts. A
-// runtime that misses one of them has no use for the others, so they stay and go together: all of them
-// when the turn of the one that was used last has come.
+// The files of one block: those of the same prefix hash over ranks, groups and parts, of the same model with the
+// same configuration, below the same directory and of the same tenant. A runtime that misses one of them has no
+// use for the others, so they stay and go together: all of them when the turn of the one that was used last has
+// come.
 #pragma once
 
 #include <cstdint>

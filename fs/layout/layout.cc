@@ -53,6 +53,7 @@ constexpr bool may_end_with(const Item& item, unsigned byte) noexcept {
     case Field::kHashHex:
     case Field::kHashInteger:
     case Field::kHex:
+    case Field::kConfig:
       return is_hex(byte);
     case Field::kRank:
     case Field::kWorld:
@@ -76,6 +77,7 @@ constexpr bool may_begin_with(const Item& item, unsigned byte) noexcept {
     case Field::kHash:
     case Field::kHashHex:
     case Field::kHex:
+    case Field::kConfig:
       return is_hex(byte);
     case Field::kPosition:
     case Field::kDigits:
@@ -189,6 +191,7 @@ Recognized answer(const Row& row, const Captures& captures) noexcept {
   file.temporary = (row.flags & kTemporary) != 0;
   file.immutable = (row.flags & kImmutable) != 0;
   file.model = captures.model;
+  file.config = captures.config;
   file.prefix_hash = captures.hash;
   file.part = captures.part;
   file.world = captures.ranks.world;

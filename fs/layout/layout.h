@@ -67,6 +67,8 @@ struct Recognized {
   // With the runtime's own replacement of '/': "meta-llama_Llama-3.1-8B", "meta-llama-SEP-Llama…".
   // Of llm-d, whose models are directories, the last two components.
   std::string_view model;
+  // vLLM's hash of what shapes a block besides the model: number types, sizes, ways.
+  std::string_view config;
   // Lower-case hex, 1 to 128 digits. LMCache's may have an odd number of digits and a '-' before
   // them: Python's hash() is a signed number. Equal hashes are the same prefix only for the same
   // runtime and model.

@@ -212,6 +212,8 @@ class Matcher {
         return take_run(text, side, item, kDigit, ignored);
       case Field::kHex:
         return take_run(text, side, item, kHexDigit, ignored);
+      case Field::kConfig:
+        return take_run(text, side, item, kHexDigit, captures_.config);
       case Field::kWord:
         return word(side, text);
       case Field::kLetter:

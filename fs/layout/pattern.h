@@ -1,6 +1,6 @@
 // The little language in which table.h writes down how runtimes name their files.
 //
-//   {model}_{hex:12}_r{rank}/{hash[0:3]}/{hash[3:5]}_g{group}/{hash:16-128}.bin
+//   {model}_{config:12}_r{rank}/{hash[0:3]}/{hash[3:5]}_g{group}/{hash:16-128}.bin
 //
 // A pattern describes the last components of a path; with a slash in front, the whole path. Text
 // stands for itself, {field} for one of:
@@ -13,7 +13,7 @@
 //   {rank} {world} {group} {position}  decimal numbers      {ways}        a factor of world
 //   {stages} {stage}  of a pipeline: factor of world, rank  {packed}      8 hex digits: world, rank,
 //                                                                         local world, local rank
-//   {groupx}    a group in hex
+//   {groupx}    a group in hex                            {config:N}    N hex digits
 //   {digits:A-B} {hex:N} {word} {a-p}  not remembered: digits, hex digits, text without '_' that is no
 //               number, one letter
 //   {dtype}     the name of a type                          {pool} {half} SGLang's words
@@ -59,6 +59,7 @@ enum class Field : std::uint8_t {
   kPosition,
   kDigits,
   kHex,
+  kConfig,
   kWord,
   kLetter,
   kDtype,
@@ -106,6 +107,7 @@ struct Ranks {
 
 struct Captures {
   std::string_view model;
+  std::string_view config;
   std::string_view hash;
   std::string_view part;
   std::string_view session;
@@ -156,6 +158,7 @@ inline constexpr FieldName kFieldNames[] = {
     {"position", Field::kPosition, 1, kNumberDigits, ""},
     {"digits", Field::kDigits, 1, 20, ""},
     {"hex", Field::kHex, 0, 0, ""},
+    {"config", Field::kConfig, 0, 0, ""},
     {"word", Field::kWord, 1, 255, ""},
     {"a-p", Field::kLetter, 1, 1, ""},
     {"dtype", Field::kDtype, 4, 255, ""},
@@ -241,6 +244,7 @@ constexpr bool may_be_optional(const Item& item) noexcept {
     case Field::kStages:
     case Field::kDigits:
     case Field::kHex:
+    case Field::kConfig:
     case Field::kWord:
     case Field::kPool:
     case Field::kHalf:

@@ -4,6 +4,7 @@
 #include <linux/fs.h>
 #include <stdio.h>
 
+#include "fs/life/checked_status.h"
 #include "fs/life/states.h"
 #include "fs/names/namespace.h"
 #include "fs/node/attributes.h"
@@ -158,6 +159,9 @@ Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
     if (call.moves_directories()) places.emplace(core_.knowledge);
     const Outcome outcome = TRY(commit_rename(call));
     if (outcome == Outcome::kChanged) continue;
+    const bool is_gone =
+        !call.exchange && call.replaced != nullptr && is_directory(*call.replaced);
+    if (is_gone) core_.knowledge.tenants().remove(call.replaced->number);
     if (places && core_.catalog.is_told_policy()) core_.knowledge.told();
     if (places && core_.knowledge.tenants().had_any() && core_.on_policy_told)
       core_.on_policy_told();

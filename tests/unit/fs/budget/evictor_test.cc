@@ -226,6 +226,26 @@ TEST(Evictor, AMissIsMadeAnewWhileItsEvictionIsUnderWay) {
   }
 }
 
+// Their unlinks reached the disk, and the records of that did not.
+TEST(Evictor, CountsWhatAMachinesCrashHasLeft) {
+  TestVolume volume(small());
+  start(volume);
+  for (int i = 0; i < 10; ++i) store(volume, "f" + std::to_string(i));
+  volume.stop_cleanly();
+  volume.run();
+  std::vector<std::string> gone;
+  for (int i = 0; i < 4; ++i)
+    gone.push_back(volume.backing_path_of(must(volume.resolve("f" + std::to_string(i)))));
+  volume.pull_plug();
+  for (const std::string& path : gone) ASSERT_EQ(0, ::unlink(path.c_str()));
+  volume.run();
+  start(volume);
+  EXPECT_TRUE(TestVolume::wait_for([&] { return used(volume) == 6 * kFile; }))
+      << describe(volume);
+  EXPECT_FALSE(exists(volume, "f3"));
+  EXPECT_TRUE(exists(volume, "f4"));
+}
+
 TEST(Evictor, DoesNotCountWhatIsLost) {
   TestVolume volume(small());
   start(volume);
@@ -257,6 +277,20 @@ void put_remote(TestVolume& volume, const std::string& name, std::chrono::hours 
 }
 bool has_name(TestVolume& volume, const std::string& name) {
   return must(volume.catalog().find_dentry(kRootInode, name)).has_value();
+}
+
+// Its pool is not given: who replaces it does without.
+TEST(Evictor, TheNameOfWhatIsOnThePoolAloneIsNotInTheWay) {
+  TestVolume volume(small());
+  put_remote(volume, "f", std::chrono::hours(1));
+  const InodeNumber inode = must(volume->lookup(kRootInode, "f", TestVolume::kRoot)).inode;
+  EXPECT_ERROR(ENOENT, volume->open(inode, O_RDONLY, TestVolume::kRoot));
+  EXPECT_TRUE(has_name(volume, "f"));
+  // The kernel looks it up once more then.
+  EXPECT_ERROR(ESTALE, volume->open(inode, O_WRONLY | O_TRUNC, TestVolume::kRoot));
+  EXPECT_FALSE(has_name(volume, "f"));
+  volume.store_file(kRootInode, "f", "new");
+  EXPECT_EQ("new", must(volume.read_path("f")));
 }
 
 TEST(Evictor, TheNameOfWhatIsOnThePoolAloneGoesInItsTurn) {
@@ -312,15 +346,16 @@ TEST(Evictor, WhatIsUnpinnedGoesSoon) {
 // Two ranks' files of each block, in directories of their own, as vLLM's filesystem tier has them.
 class EvictorOfRanks : public ::testing::Test {
  protected:
-  EvictorOfRanks() : volume_(small()) {}
+  explicit EvictorOfRanks(const TestVolumeOptions& options = small()) : volume_(options) {}
   void SetUp() override {
     start(volume_);
-    for (const char* rank : {"model_1a2b3c4d5e6f_r0", "model_1a2b3c4d5e6f_r1"}) {
-      InodeNumber at = kRootInode;
-      for (const char* name : {rank, "abc", "de_g0"})
-        at = must(volume_->make_node(at, name, S_IFDIR | 0755, 0, TestVolume::kRoot)).inode;
-      ranks_.push_back(at);
-    }
+    for (const char* rank : {"model_1a2b3c4d5e6f_r0", "model_1a2b3c4d5e6f_r1"})
+      add_rank(kRootInode, rank);
+  }
+  void add_rank(InodeNumber at, const char* rank) {
+    for (const char* name : {rank, "abc", "de_g0"})
+      at = must(volume_->make_node(at, name, S_IFDIR | 0755, 0, TestVolume::kRoot)).inode;
+    ranks_.push_back(at);
   }
   static std::string name(int block) {
     char text[65];
@@ -431,6 +466,50 @@ TEST_F(EvictorOfRanks, OneThatIsUsedKeepsTheOthers) {
   EXPECT_FALSE(has(1, kUsed - 1));
   EXPECT_TRUE(has(0, kUsed));
   EXPECT_TRUE(has(1, kUsed));
+}
+
+TEST_F(EvictorOfRanks, AnotherDeploymentsFilesGoInTheirOwnTurn) {
+  const auto end_burst = [] {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds{300};
+    TestVolume::wait_for([&] { return std::chrono::steady_clock::now() > end; });
+  };
+  // One configured otherwise, and one elsewhere: they answer the same prompts.
+  add_rank(kRootInode, "model_aaaaaaaaaaaa_r0");
+  add_rank(
+      must(volume_->make_node(kRootInode, "old", S_IFDIR | 0755, 0, TestVolume::kRoot)).inode,
+      "model_1a2b3c4d5e6f_r0");
+  for (std::size_t of = 0; of < ranks_.size(); ++of) store(of, 0);
+  end_burst();
+  for (int block = 1; block < 6; ++block) store(0, block);
+  end_burst();
+  volume_->forget(must(volume_->lookup(ranks_[0], name(0), TestVolume::kRoot)).inode, 1);
+  end_burst();
+  for (int block = 100; block < 180 && has(0, 1); ++block) store(0, block);
+  EXPECT_FALSE(has(0, 1));
+  EXPECT_TRUE(has(0, 0));
+  EXPECT_TRUE(has(1, 0));
+  EXPECT_FALSE(has(2, 0));
+  EXPECT_FALSE(has(3, 0));
+}
+
+class EvictorOfLeasedRanks : public EvictorOfRanks {
+ protected:
+  EvictorOfLeasedRanks() : EvictorOfRanks(small(std::chrono::hours{1})) {}
+};
+
+TEST_F(EvictorOfLeasedRanks, WhatOneWasFoundWithStays) {
+  for (int block = 0; block < 3; ++block) {
+    store(0, block);
+    store(1, block);
+  }
+  // Whoever finds one of them will load both.
+  volume_->forget(must(volume_->lookup(ranks_[1], name(0), TestVolume::kRoot)).inode, 1);
+  for (int block = 100; block < 200; ++block) store(0, block);
+  EXPECT_FALSE(has(0, 1));
+  EXPECT_FALSE(has(1, 1));
+  EXPECT_FALSE(has(0, 120));
+  EXPECT_TRUE(has(0, 0));
+  EXPECT_TRUE(has(1, 0));
 }
 
 }  // namespace

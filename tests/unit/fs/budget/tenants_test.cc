@@ -123,6 +123,11 @@ TEST_F(TenantsOf, AreAsManyAsCanBeToldApart) {
   tell(made.front(), kShareXattr, "2%");  // it is one already
   must(volume_->rmdir(kRootInode, "1"));
   tell(late, kShareXattr, "1%");
+  const InodeNumber later = directory(kRootInode, "later");
+  EXPECT_ERROR(ENOSPC, volume_->set_xattr(later, kShareXattr, "1%", 0, TestVolume::kRoot));
+  directory(kRootInode, "plain");
+  must(volume_->rename(kRootInode, "plain", kRootInode, "2", 0, TestVolume::kRoot));
+  tell(later, kShareXattr, "1%");
 }
 
 class TenantsOfASmallVolume : public TenantsOf {
@@ -212,6 +217,13 @@ TEST_F(TenantsOfASmallVolume, WhereNothingOfAQuotaCanGoItSaysSo) {
   };
   EXPECT_TRUE(TestVolume::wait_for(refused));
   store(kRootInode, "others");
+  // Also while others' files go all the time.
+  for (int i = 0; i < 100; ++i) {
+    store(kRootInode, "f" + std::to_string(i));
+    has_room();
+  }
+  EXPECT_GT(volume_->drop_counts()[static_cast<std::size_t>(DropReason::kRoom)].files, 20U);
+  EXPECT_TRUE(TestVolume::wait_for(refused));
   for (int i = 0; i < 5; ++i) must(volume_->unlink(a, std::to_string(i)));
   EXPECT_TRUE(TestVolume::wait_for([&] { return !refused(); }));
 }
