@@ -170,9 +170,13 @@ Result<void> Files::make_durable(InodeNumber number) {
   UniqueFd fd;
   {
     const std::lock_guard lock(inode->mutex);
-    Tier* tier = TRY(core_.devices->of(*inode));
-    fd = TRY(tier->open(inode->record.object, O_RDONLY));
+    if (inode->record.state != DataState::kRemote) {
+      Tier* tier = TRY(core_.devices->of(*inode));
+      fd = TRY(tier->open(inode->record.object, O_RDONLY));
+    }
   }
+  // The pool has its bytes.
+  if (!fd) return core_.catalog.sync();
   return make_durable(*inode, fd.get(), kNeededAgain);
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "backend/base/log.h"
+#include "fs/life/checked_status.h"
 #include "fs/life/drop.h"
 #include "fs/life/states.h"
 #include "fs/names/attrs.h"
@@ -182,6 +183,13 @@ bool Files::has_no_name(Inode& inode) {
   return inode.record.nlink == 0;
 }
 
+Result<void> Files::let_go_of_remote(Inode& inode) {
+  return drop_names(core_, inode.number, DropReason::kRemoved, {},
+                    {.may_go = [](const Inode& now) -> Result<bool> {
+                      return now.record.state == DataState::kRemote;
+                    }});
+}
+
 Result<std::optional<Arrival>> Files::bring_bytes(const InodePtr& inode, int flags) {
   std::uint64_t size = 0;
   {
@@ -189,11 +197,12 @@ Result<std::optional<Arrival>> Files::bring_bytes(const InodePtr& inode, int fla
     if (inode->record.state != DataState::kRemote) return std::optional<Arrival>{};
     size = inode->record.stamp.size;
   }
-  if (!core_.fetch) return fail(ENOENT, "its bytes are on a pool that is not given");
   const bool only_reads = (flags & O_ACCMODE) == O_RDONLY && (flags & O_TRUNC) == 0;
-  const bool in_frames = only_reads && core_.comes_in_frames(size);
+  const bool in_frames = only_reads && core_.fetch && core_.comes_in_frames(size);
   Result<std::optional<Arrival>> brought = std::optional<Arrival>{};
-  if (in_frames) {
+  if (!core_.fetch) {
+    brought = fail(ENOENT, "its bytes are on a pool that is not given");
+  } else if (in_frames) {
     brought = core_.fetch_in_frames(inode);
   } else if (const Result<void> fetched = core_.fetch(inode); !fetched.ok()) {
     brought = fetched.error();
@@ -203,7 +212,10 @@ Result<std::optional<Arrival>> Files::bring_bytes(const InodePtr& inode, int fla
       (brought.error().code == ENOSPC || brought.error().code == EDQUOT))
     return fail(ENOENT, "there is no room for its bytes");
   // The kernel looks it up once more then, and makes a new one where it was asked to.
-  if (!brought.ok() && !only_reads && brought.error().code == ENOENT && has_no_name(*inode))
+  const bool is_missing = !brought.ok() && !only_reads && brought.error().code == ENOENT;
+  // He does not want them: that the pool does not answer is nothing to him.
+  if (is_missing && (flags & O_TRUNC) != 0) TRY(let_go_of_remote(*inode));
+  if (is_missing && has_no_name(*inode))
     return fail(ESTALE, "its name has gone with its bytes");
   return brought;
 }
@@ -213,6 +225,7 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
   const InodePtr inode = TRY(core_.table.get(number));
   if (!inode->is_file()) return fail(EINVAL, "open of something else than a file");
   TRY(check_direct_io_of(number, flags));
+  TRY(take_back_if_failed(core_, *inode));
   std::optional<Arrival> arrival = TRY(bring_bytes(inode, flags));
   struct stat checked = TRY(check_stands(*inode));
   if (check == OpenCheck::kVerify && verifier_.is_wanted(*inode, flags)) {
@@ -359,10 +372,13 @@ Result<Created> Files::create(InodeNumber parent, std::string_view name, mode_t 
   // Who only reads what he makes writes nothing that a close could publish.
   const bool writable = (flags & O_ACCMODE) != O_RDONLY;
   const DataState state = writable ? DataState::kUnpublished : DataState::kPublished;
-  Result<Created> created = finish_create(
-      TRY(names_.make(parent, name, {.mode = mode, .rdev = 0, .target = {}, .state = state},
-                      caller)),
-      flags, caller.pid);
+  Result<Namespace::Made> made = names_.make(
+      parent, name, {.mode = mode, .rdev = 0, .target = {}, .state = state}, caller);
+  // The kernel believes that there is none: it looks again, and opens what has come since.
+  const bool may_stand = (flags & O_EXCL) == 0 && !names_.native().holds(parent);
+  if (!made.ok() && made.error().code == EEXIST && may_stand)
+    return fail(ESTALE, "the name stands by now");
+  Result<Created> created = finish_create(TRY(std::move(made)), flags, caller.pid);
   // A create(2) that fails leaves no name.
   if (!created.ok()) {
     static_cast<void>(names_.unlink(parent, name).ok());
@@ -430,7 +446,9 @@ void Files::release_all() {
     const std::lock_guard lock(file->inode->mutex);
     --file->inode->opens;
     if (file->mode == ServeMode::kCached) --file->inode->cached_opens;
-    if (file->writable() && --file->inode->writers == 0)
+    // Half of what is being stored is not whole now: the sealer would take it for what its last close could not publish.
+    const bool is_half = file->inode->record.state == DataState::kUnpublished;
+    if (file->writable() && !is_half && --file->inode->writers == 0)
       core_.budget.writer_ended(*file->inode);
   }
 }

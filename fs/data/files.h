@@ -42,6 +42,8 @@ class Files {
   // Its bytes are on the pool alone.
   static bool is_remote(Inode& inode);
   static bool has_no_name(Inode& inode);
+  // Its name here stood for what the pool has.
+  Result<void> let_go_of_remote(Inode& inode);
   Result<void> check_mapped(Inode& inode);
   // fdatasync, then the sticky marks (kInode...), all durable when it returns. `fd` is of the inode's
   // object.

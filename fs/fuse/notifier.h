@@ -22,6 +22,7 @@ namespace kvcachefs {
 struct Notification {
   InodeNumber inode = 0;  // the parent, when a name is meant
   std::string name;       // empty: the attributes of the inode
+  bool pages = false;     // and its pages
   bool operator==(const Notification&) const = default;
 };
 

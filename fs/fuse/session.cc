@@ -135,8 +135,8 @@ FuseSession::FuseSession(SessionOptions options)
       notifier_(std::make_unique<Notifier>([this](const Notification& what) {
         // -ENOENT only says that the kernel had nothing cached.
         if (what.name.empty()) {
-          // A negative offset means no pages.
-          fuse_lowlevel_notify_inval_inode(session_, what.inode, -1, 0);
+          // A negative offset means no pages, a length of 0 all from there on.
+          fuse_lowlevel_notify_inval_inode(session_, what.inode, what.pages ? 0 : -1, 0);
         } else {
           fuse_lowlevel_notify_inval_entry(session_, what.inode, what.name.c_str(),
                                            what.name.size());
@@ -449,6 +449,10 @@ void FuseSession::invalidate_entry(InodeNumber parent, std::string name) {
 
 void FuseSession::invalidate_attributes(InodeNumber inode) {
   notifier_->post(Notification{.inode = inode, .name = {}});
+}
+
+void FuseSession::invalidate_data(InodeNumber inode) {
+  notifier_->post(Notification{.inode = inode, .name = {}, .pages = true});
 }
 
 }  // namespace kvcachefs

@@ -116,6 +116,7 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   // KernelNotifications
   void invalidate_entry(InodeNumber parent, std::string name) override;
   void invalidate_attributes(InodeNumber inode) override;
+  void invalidate_data(InodeNumber inode) override;
 
  private:
   Result<void> create_session(std::string& problem);

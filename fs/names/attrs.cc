@@ -9,6 +9,7 @@
 
 #include "fs/acl/acl.h"
 #include "fs/known/known_name.h"
+#include "fs/life/checked_status.h"
 #include "fs/life/states.h"
 #include "fs/names/credentials.h"
 #include "fs/names/namespace.h"

@@ -8,6 +8,7 @@
 
 #include "backend/base/log.h"
 #include "fs/acl/acl.h"
+#include "fs/life/checked_status.h"
 #include "fs/life/drop.h"
 #include "fs/life/obstacle.h"
 #include "fs/life/states.h"
@@ -36,122 +37,18 @@ Result<void> check_name(std::string_view name) {
   return {};
 }
 
-// What is on a lost device is a miss, and is stored again elsewhere; what must be kept waits for it.
-Result<void> check_device(Core& core, Inode& inode) {
-  {
-    const std::lock_guard lock(inode.mutex);
-    if (!core.devices->of(inode).ok() || inode.record.nlink == 0) return {};
-    if (core.devices->state(*inode.device) != DeviceState::kLost) return {};
-  }
-  if (TRY(note_policy(core, inode)).policy >= FilePolicy::kKeep)
-    return fail(EIO, "its device is lost");
-  TRY(drop_names(core, inode.number, DropReason::kLost));
-  return fail(ENOENT, "its device is lost");
-}
-
-// Its bytes are on the pool alone.
-struct stat remote_status(const InodeRecord& record) {
-  struct stat status {};
-  status.st_mode = S_IFREG;
-  status.st_nlink = 1;
-  status.st_size = static_cast<off_t>(record.stamp.size);
-  // None would say to tools that it is a hole.
-  status.st_blocks = static_cast<blkcnt_t>((record.stamp.size + 511) / 512);
-  status.st_blksize = 4096;
-  status.st_atim = status.st_mtim = to_timespec(record.stamp.mtime);
-  status.st_ctim = to_timespec(record.stamp.ctime);
-  return status;
-}
-
-namespace {
-
-// The machine went down while it was being changed, and the record of that was lost (fs/life/recover.h: what is mutable).
-bool is_of_cut_run(const Core& core, const InodeRecord& record, const DataStamp& now) {
-  return record.object < core.cut_before && now.mtime < core.started;
-}
-
-Result<struct stat> take_as_changed(Core& core, Inode& inode, ObjectId object,
-                                    const struct stat& backing) {
-  {
-    const std::lock_guard lock(inode.mutex);
-    // Somebody else did, or writes it by now.
-    if (inode.record.state != DataState::kSealed || inode.record.object != object ||
-        inode.writers > 0)
-      return backing;
-    InodeRecord next = inode.record;
-    Edit edit;
-    prepare_change(inode.number, next, edit);
-    next.stamp = stamp_of(backing);
-    TRY(commit_record(core, inode, std::move(next), std::move(edit)));
-  }
-  core.counters.changed_on_purpose.fetch_add(1, std::memory_order_relaxed);
-  if (core.on_unwritten) core.on_unwritten(inode.number);
-  return backing;
-}
-
-}  // namespace
-
-Result<struct stat> checked_status(Core& core, Inode& inode) {
-  {
-    const std::lock_guard lock(inode.mutex);
-    if (inode.record.state == DataState::kRemote) return remote_status(inode.record);
-  }
-  if (core.devices->any_lost()) TRY(check_device(core, inode));
-  DropReason reason = DropReason::kLost;
-  ObjectId object = kNoObject;
-  {
-    std::unique_lock lock(inode.mutex);
-    Result<Tier*> tier = core.devices->of(inode);
-    const InodeRecord& record = inode.record;
-    object = record.object;
-    if (tier.ok()) {
-      const Result<struct stat> backing = (*tier)->status(object);
-      if (backing.ok()) {
-        const DataStamp now = stamp_of(*backing);
-        if (record.state != DataState::kSealed || inode.writers > 0 ||
-            is_same_data(now, record.stamp) || record.nlink == 0)
-          return *backing;
-        const bool is_of_cut = is_of_cut_run(core, record, now);
-        const bool is_synced = (record.flags & kInodeFsynced) != 0;
-        const bool is_same_size = now.size == record.stamp.size;
-        lock.unlock();
-        const bool is_kept =
-            is_of_cut &&
-            (is_synced || obstacle_by_policy(TRY(note_policy(core, inode))) != Obstacle::kNone);
-        // A store through a mapping that outlived its descriptor, or an application's own
-        // doing: no damage.
-        if (is_kept || (!is_of_cut && is_same_size))
-          return take_as_changed(core, inode, object, *backing);
-        // Nobody had it open for writing, and a mapping cannot change a size.
-        reason = is_of_cut ? DropReason::kIncomplete : DropReason::kDamaged;
-      } else if (backing.error().code != ENOENT || record.nlink == 0) {
-        if (backing.error().code != ENOENT)
-          core.devices->failed(*inode.device, backing.error().code);
-        return backing.error();
-      } else if (record.object < core.cut_before) {
-        reason = DropReason::kIncomplete;
-      }
-    } else if (tier.error().code != ENOENT) {
-      return tier.error();
-    }
-  }
-  // Not what was written anew since.
-  TRY(drop_names(core, inode.number, reason, {},
-                 {.may_go = [object](const Inode& now) -> Result<bool> {
-                   return now.record.object == object;
-                 }}));
-  return fail(ENOENT, "its backing file is lost");
-}
-
 Result<Entry> Namespace::entry_of(const InodePtr& inode, const Caller* user) {
   std::optional<struct stat> backing;
+  if (inode->is_file()) TRY(take_back_if_failed(core_, *inode));
   if (inode->is_file()) backing = TRY(checked_status(core_, *inode));
   Entry entry;
   entry.inode = inode->number;
+  bool is_leased = false;
   {
     const std::lock_guard lock(inode->mutex);
     if (inode->is_going()) return fail(ENOENT, "about to go");
-    if (user != nullptr && backing) core_.budget.answered(*inode, *backing, user->uid);
+    if (user != nullptr && backing)
+      is_leased = core_.budget.answered(*inode, *backing, user->uid);
     entry.generation = inode->record.generation;
     entry.attributes =
         merge_attributes(inode->number, inode->record, backing ? &*backing : nullptr);
@@ -159,9 +56,8 @@ Result<Entry> Namespace::entry_of(const InodePtr& inode, const Caller* user) {
   }
   entry.entry_timeout_s = kEntryTimeout;
   if (inode->is_file())
-    entry.entry_timeout_s = user != nullptr
-                                ? std::min(kEntryTimeout, core_.budget.longest_timeout_s())
-                                : kBlockTimeout;
+    entry.entry_timeout_s =
+        is_leased ? std::min(kEntryTimeout, core_.budget.longest_timeout_s()) : kBlockTimeout;
   core_.table.add_lookup(inode);
   return entry;
 }

@@ -111,11 +111,4 @@ inline constexpr int kMostRounds = 8;
 // reach the catalog. Errors: EINVAL (empty, "." or "..", has a slash or a NUL), ENAMETOOLONG.
 Result<void> check_name(std::string_view name);
 
-// Looks at a regular file's backing file. A missing one, or one that was cut or grown since the
-// seal, makes the inode a miss: its names are dropped and the error is ENOENT. A sealed file
-// whose modification time moved goes back to `mutable` (a ctime alone is judged by the checksums:
-// fs/life/verify.h). The caller holds no inode lock. Other errors:
-// EIO.
-Result<struct stat> checked_status(Core& core, Inode& inode);
-
 }  // namespace kvcachefs

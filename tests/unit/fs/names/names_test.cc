@@ -37,7 +37,9 @@ TEST(Names, LookupFindsWhatWasMade) {
 TEST(Names, ANameIsMadeOnce) {
   TestVolume volume;
   volume.store_file(kRootInode, "f", "x");
-  EXPECT_ERROR(EEXIST, volume->create(kRootInode, "f", 0644, O_RDWR, kRoot));
+  EXPECT_ERROR(EEXIST, volume->create(kRootInode, "f", 0644, O_RDWR | O_EXCL, kRoot));
+  // The kernel believed that there was none: it looks once more, and opens it.
+  EXPECT_ERROR(ESTALE, volume->create(kRootInode, "f", 0644, O_RDWR, kRoot));
   EXPECT_ERROR(EEXIST, volume->make_node(kRootInode, "f", S_IFDIR | 0755, 0, kRoot));
   EXPECT_ERROR(EEXIST, volume->make_symlink(kRootInode, "f", "t", kRoot));
   EXPECT_EQ("x", must(volume.read_path("f")));
@@ -46,7 +48,7 @@ TEST(Names, ANameIsMadeOnce) {
 TEST(Names, ARefusedCreateLeavesNoBackingFile) {
   TestVolume volume;
   const InodeNumber inode = volume.store_file(kRootInode, "f", "x");
-  EXPECT_ERROR(EEXIST, volume->create(kRootInode, "f", 0644, O_RDWR, kRoot));
+  EXPECT_ERROR(EEXIST, volume->create(kRootInode, "f", 0644, O_RDWR | O_EXCL, kRoot));
   int files = 0;
   must((*volume->devices().front())
            .each([&](std::uint64_t) { return ++files > 0; }, [](const std::string&) {}));
