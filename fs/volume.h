@@ -296,6 +296,7 @@ class Volume {
                          const Caller& caller);  // *slow*
   Result<std::uint64_t> seek(OpenFile& file, std::uint64_t offset,
                              int whence);  // SEEK_HOLE, SEEK_DATA
+  // Error EXDEV: the bytes are still to come from the pool; who copies reads and writes instead.
   Result<std::uint64_t> copy_range(OpenFile& from, std::uint64_t from_offset, OpenFile& to,
                                    std::uint64_t to_offset, std::uint64_t length,
                                    const Caller& caller);  // *slow*

@@ -274,8 +274,11 @@ Result<std::uint64_t> Files::copy_range(OpenFile& from, std::uint64_t from_offse
                                         std::uint64_t to_offset, std::uint64_t length,
                                         const Caller& caller) {
   TRY(check_unfinished(*to.inode));
-  if (from.arriving != nullptr)
-    TRY(from.arriving->wait_for(from_offset, std::min(length, kMostCopiedAtOnce)));
+  // The kernel reads and writes then, as for two filesystems (fuse_copy_file_range(), fs/fuse/file.c): reads have
+  // threads of their own for waiting.
+  if (from.arriving != nullptr &&
+      !from.arriving->has(from_offset, std::min(length, kMostCopiedAtOnce)))
+    return fail(EXDEV, "what is to be copied is on its way");
   const int in = TRY(from.descriptor());
   const int out = TRY(to.descriptor());
   TRY(strip_on_write(to, caller));
