@@ -122,8 +122,8 @@ Result<bool> take_back_failed(Core& core, Inode& inode) {
 
 Result<void> take_back_if_failed(Core& core, Inode& inode) {
   const std::lock_guard lock(inode.mutex);
-  TRY(take_back_failed(core, inode));
-  return {};
+  const Result<bool> taken = take_back_failed(core, inode);
+  return taken.ok() ? Result<void>{} : Result<void>(taken.error());
 }
 
 Result<void> check_written(const Inode& inode) {

@@ -138,6 +138,7 @@ Result<void> Namespace::finish_drop(InodeNumber parent, std::string_view name) {
   const InodePtr inode = core_.table.find(standing->inode);
   if (inode == nullptr) return {};
   DropReason reason = DropReason::kRoom;
+  int failed_with = 0;  // a rewrite of what is there still
   {
     const std::lock_guard lock(inode->mutex);
     if (!inode->is_going()) return {};
@@ -145,7 +146,13 @@ Result<void> Namespace::finish_drop(InodeNumber parent, std::string_view name) {
     if (TRY(take_back_failed(core_, *inode)))
       return fail(ESTALE, "what a rewrite was to replace is there again");
     if (!inode->evicting) reason = DropReason::kPoisoned;
+    if (!inode->evicting && inode->record.previous_object != kNoObject)
+      failed_with = inode->write_errno;
   }
+  // It is back when nobody has the failed one open any more.
+  if (failed_with != 0 &&
+      obstacle_by_policy(TRY(note_policy(core_, *inode))) != Obstacle::kNone)
+    return fail(failed_with, "its rewriting has failed, and somebody has that open still");
   return drop_names(core_, inode->number, reason);
 }
 

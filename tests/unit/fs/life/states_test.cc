@@ -357,6 +357,25 @@ TEST(States, WhoLooksForAFailedRewriteOrOpensItFindsTheOldBytes) {
   }
 }
 
+// A reader opened what was being written.
+TEST(States, WhoMakesAFailedRewriteAnewLosesNothingThatIsToBeKept) {
+  for (const bool is_kept : {false, true}) {
+    TestVolume volume;
+    const InodeNumber inode = volume.store_file(kRootInode, "f", "old");
+    if (is_kept) must(volume->set_xattr(inode, "user.kvcachefs.policy", "pin", 0, kRoot));
+    volume.settle();
+    OpenFile& writer = volume.open(inode, O_WRONLY | O_TRUNC);
+    OpenFile& reader = volume.open(inode, O_RDONLY);
+    InodePtr held = let_its_writing_fail(writer);
+    EXPECT_ERROR(EIO, volume->flush(writer, kRoot));
+    volume->release(writer);
+    const Result<Created> again = volume->create(kRootInode, "f", 0644, O_WRONLY, kRoot);
+    EXPECT_EQ(is_kept ? EIO : 0, again.ok() ? 0 : again.error().code);
+    volume->release(reader);
+    EXPECT_EQ(is_kept ? "old" : "", must(volume.read_path("f")));
+  }
+}
+
 TEST(States, WhatAFailedRewriteBringsBackIsSealed) {
   TestVolume volume;
   const InodeNumber inode = volume.store_file(kRootInode, "f", "old");
