@@ -173,8 +173,11 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
   }
   if (!is_new) {
     reaper.expect_orphans();
-    if (const auto cut = TRY(core.catalog.machine_cut())) core.cut = *cut;
-    if (another_boot && !last.clean) {
+    const Result<std::optional<MachineCut>> cut = core.catalog.machine_cut();
+    if (!cut.ok() && cut.error().code != EBADMSG) return cut.error();
+    if (cut.ok() && *cut) core.cut = **cut;
+    // There was one, and of what is not readable: all are judged.
+    if ((another_boot && !last.clean) || !cut.ok()) {
       core.cut = {.before = core.first_object, .ended = file_clock_now()};
       TRY(core.catalog.set_machine_cut(core.cut));
     }

@@ -99,6 +99,7 @@ void read_catalog(std::string_view bytes) {
   (void)c.find_owner_change("");
   (void)c.list_owner_changes("", 10);
   (void)c.run_marker();
+  (void)c.machine_cut();
   (void)c.uuid();
   (void)c.devices();
   const auto damaged = [](const std::string&) {};

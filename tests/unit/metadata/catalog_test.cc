@@ -472,6 +472,21 @@ TEST_F(CatalogTest, KeepsTheRunMarker) {
   EXPECT_ERROR(EBADMSG, catalog_->run_marker());
 }
 
+TEST_F(CatalogTest, KeepsWhatTheMachinesCrashHasLeftUntilItIsForgotten) {
+  EXPECT_FALSE(*catalog_->machine_cut());
+  ASSERT_OK(catalog_->set_machine_cut({.before = 7, .ended = 1'000'000'000}));
+  reopen();
+  const auto cut = catalog_->machine_cut();
+  ASSERT_OK(cut);
+  ASSERT_TRUE(*cut);
+  EXPECT_EQ(7u, (*cut)->before);
+  EXPECT_EQ(1'000'000'000, (*cut)->ended);
+  put_raw(Table::kMeta, "cut", "garbage");
+  EXPECT_ERROR(EBADMSG, catalog_->machine_cut());
+  ASSERT_OK(catalog_->forget_machine_cut());
+  EXPECT_FALSE(*catalog_->machine_cut());
+}
+
 TEST_F(CatalogTest, KeepsTheTableOfDevices) {
   const DeviceUuid first{1};
   const DeviceUuid second{2};
