@@ -404,7 +404,7 @@ class TestVolume {
   // True as soon as `condition` holds; false after a deadline.
   template <class Condition>
   static bool wait_for(Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(6);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!condition()) {
       if (std::chrono::steady_clock::now() > deadline) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
