@@ -718,6 +718,15 @@ Result<std::uint32_t> Catalog::add_device(const DeviceUuid& uuid) {
   return index;
 }
 
+// In the place of the last one; without it nothing can be freed. Synced.
+Result<void> Catalog::replace_fact(std::string_view key, std::string value) {
+  WriteBatch batch;
+  batch.set_frees();
+  batch.put(Table::kMeta, std::string(key), std::move(value));
+  TRY(store_->write(batch));
+  return store_->sync();
+}
+
 Result<RunMarker> Catalog::run_marker() {
   const std::optional<std::string> value = TRY(store_->get(Table::kMeta, keys::kRun));
   if (!value) return RunMarker{};
@@ -725,12 +734,7 @@ Result<RunMarker> Catalog::run_marker() {
 }
 
 Result<void> Catalog::set_run_marker(const RunMarker& marker) {
-  WriteBatch batch;
-  // It takes the place of the last one, and without it nothing can be freed.
-  batch.set_frees();
-  batch.put(Table::kMeta, std::string(keys::kRun), encode_run(marker));
-  TRY(store_->write(batch));
-  return store_->sync();
+  return replace_fact(keys::kRun, encode_run(marker));
 }
 
 Result<std::optional<MachineCut>> Catalog::machine_cut() {
@@ -738,11 +742,7 @@ Result<std::optional<MachineCut>> Catalog::machine_cut() {
 }
 
 Result<void> Catalog::set_machine_cut(const MachineCut& cut) {
-  WriteBatch batch;
-  batch.set_frees();
-  batch.put(Table::kMeta, std::string(keys::kCut), encode_cut(cut));
-  TRY(store_->write(batch));
-  return store_->sync();
+  return replace_fact(keys::kCut, encode_cut(cut));
 }
 
 Result<void> Catalog::forget_machine_cut() {

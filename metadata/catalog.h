@@ -283,6 +283,7 @@ class Catalog {
   explicit Catalog(std::unique_ptr<Store> store);
   Result<void> load(std::string* problem);
   Result<void> reserve_ids();
+  Result<void> replace_fact(std::string_view key, std::string value);
   Result<void> scan_lettered(
       Table table, char kind, std::uint64_t after, std::size_t limit,
       const std::function<void(std::uint64_t number, std::string_view value)>& visit);

@@ -190,8 +190,10 @@ Shares Evictor::shares(const std::vector<Need>& needs) const {
 }
 
 bool Evictor::is_pressing(const std::vector<Need>& needs) const {
+  const bool soon = std::any_of(found_on_.begin(), found_on_.end(),
+                                [](const Found& found) { return found.young; });
   return std::any_of(needs.begin(), needs.end(),
-                     [this](const Need& need) { return need.is_pressing(found_young_); });
+                     [soon](const Need& need) { return need.is_pressing(soon); });
 }
 
 TenantMask Evictor::eligible(const std::vector<Need>& needs) const {
@@ -239,7 +241,6 @@ void Evictor::begin_walk(Clock::time_point now) {
   walked_all_ = false;
   found_on_.assign(core_.devices->indices(), {});
   found_of_ = 0;
-  found_young_ = false;
   has_moved_ = false;
   of_anybody_ = false;
   if (now - kept_since_ >= kKeptTrusted || kept_.size() >= kMostKept) {
@@ -265,8 +266,7 @@ bool Evictor::walk_on(std::vector<Need>& needs) {
   return true;
 }
 
-void Evictor::found_young(const Candidate& candidate, std::uint32_t device) {
-  found_young_ = true;
+void Evictor::note_young(const Candidate& candidate, std::uint32_t device) {
   found_of_ |= mask_of(candidate.tenant);
   if (device < found_on_.size()) found_on_[device].young = true;
 }
@@ -292,7 +292,7 @@ bool Evictor::is_in_use(const Candidate& sibling, Inode& inode) {
   const std::lock_guard lock(inode.mutex);
   if (inode.opens > 0 || core_.budget.is_leased(inode.number)) return true;
   if (!is_young(sibling, inode)) return false;
-  if (inode.device) found_young(sibling, *inode.device);
+  if (inode.device) note_young(sibling, *inode.device);
   return true;
 }
 
@@ -330,7 +330,7 @@ void Evictor::consider(const Candidate& candidate, std::vector<Need>& needs) {
                                : copy.device < needs.size() && needs[copy.device].any();
     if (!is_needed && (quota & mask_of(copy.tenant)) == 0) return false;
     if (!is_young(candidate, *victim.inode)) return true;
-    if (copy.device != kNoDevice) found_young(candidate, copy.device);
+    if (copy.device != kNoDevice) note_young(candidate, copy.device);
     return false;
   });
   if (!gone) return;

@@ -87,7 +87,7 @@ class Evictor {
   void begin_walk(Clock::time_point now);
   // False: it is at its end.
   bool walk_on(std::vector<Need>& needs);
-  void found_young(const Candidate& candidate, std::uint32_t device);
+  void note_young(const Candidate& candidate, std::uint32_t device);
   // No device that is short has anything that can go, or will soon.
   [[nodiscard]] bool found_nothing(const std::vector<Need>& needs) const;
   [[nodiscard]] bool is_young(const Candidate& candidate, const Inode& inode) const;
@@ -117,7 +117,6 @@ class Evictor {
   };
   std::vector<Found> found_on_;  // by device
   TenantMask found_of_ = 0;      // whose
-  bool found_young_ = false;     // anybody's, on any
   bool has_moved_ =
       false;  // in this walk: some were used since, or are to go with others: their turn comes later
   Shares shares_;            // as of this round

@@ -1,5 +1,7 @@
 #include "fs/life/checked_status.h"
 
+#include <fcntl.h>
+
 #include "backend/base/units.h"
 #include "fs/life/drop.h"
 #include "fs/life/has_sealed_bytes.h"
@@ -45,12 +47,19 @@ bool is_of_cut_run(const Core& core, const InodeRecord& record, const DataStamp&
   return record.object < core.cut.before && now.mtime < core.cut.ended;
 }
 
+Result<UniqueFd> open_backing(Core& core, Inode& inode, ObjectId object) {
+  const std::lock_guard lock(inode.mutex);
+  if (inode.record.object != object) return fail(ESTALE, "written anew");
+  Tier* tier = TRY(core.devices->of(inode));
+  return tier->open(object, O_RDONLY);
+}
+
 // It is new in time, or in where its change is noted, and has the sealed bytes all the same.
 bool has_come_through(Core& core, Inode& inode, ObjectId object, const DataStamp& now) {
   if (now.size > kMostJudged) return false;
-  const std::lock_guard lock(inode.mutex);
-  if (inode.record.object != object) return false;
-  const Result<bool> has = has_sealed_bytes(core, inode);
+  const Result<UniqueFd> fd = open_backing(core, inode, object);
+  if (!fd.ok()) return false;
+  const Result<bool> has = has_sealed_bytes(core, object, *fd);
   return has.ok() && *has;
 }
 

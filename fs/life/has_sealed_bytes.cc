@@ -1,17 +1,15 @@
 #include "fs/life/has_sealed_bytes.h"
 
-#include <fcntl.h>
+#include <sys/stat.h>
 
 #include "fs/life/checksum.h"
 
 namespace kvcachefs {
 
-Result<bool> has_sealed_bytes(Core& core, Inode& inode) {
-  const std::optional<ObjectRecord> object = TRY(core.catalog.find_object(inode.record.object));
+Result<bool> has_sealed_bytes(Core& core, ObjectId id, const UniqueFd& fd) {
+  const std::optional<ObjectRecord> object = TRY(core.catalog.find_object(id));
   if (!object || object->sealed.ctime == 0) return false;
   if (object->chunk_crc32c.empty() && object->sealed.size != 0) return false;
-  Tier* tier = TRY(core.devices->of(inode));
-  const UniqueFd fd = TRY(tier->open(inode.record.object, O_RDONLY));
   struct stat now {};
   if (::fstat(fd.get(), &now) != 0) return fail_errno("status of a backing file");
   if (static_cast<std::uint64_t>(now.st_size) != object->sealed.size) return false;

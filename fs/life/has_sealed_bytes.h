@@ -5,8 +5,8 @@
 
 namespace kvcachefs {
 
-// Whether the file still is what its last seal's checksums say: reads all of it. The caller holds the inode's
-// lock, or is alone. Errors: ENOENT (no backing file), EIO and what else a bad medium says, EBADMSG.
-Result<bool> has_sealed_bytes(Core& core, Inode& inode);
+// Whether the object still is what its last seal's checksums say: reads all of `fd`, its backing file, so the caller
+// holds no lock. Errors: EIO and what else a bad medium says, EBADMSG.
+Result<bool> has_sealed_bytes(Core& core, ObjectId id, const UniqueFd& fd);
 
 }  // namespace kvcachefs

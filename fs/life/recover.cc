@@ -11,11 +11,11 @@
 #include "backend/base/log.h"
 #include "backend/base/proc_status.h"
 #include "backend/base/random.h"
-#include "fs/life/bad_medium.h"
 #include "fs/life/drop.h"
 #include "fs/life/has_sealed_bytes.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
+#include "fs/node/bad_medium.h"
 
 namespace kvcachefs {
 namespace {
@@ -86,7 +86,8 @@ Result<Verdict> judge(Core& core, Inode& inode, bool machine_crashed) {
     return stamp_of(*backing) == record.stamp ? Verdict::kKeep : Verdict::kDrop;
   }
   if (!machine_crashed) return Verdict::kKeep;
-  return TRY(has_sealed_bytes(core, inode)) ? Verdict::kKeep : Verdict::kDrop;
+  const UniqueFd fd = TRY(tier->open(record.object, O_RDONLY));
+  return TRY(has_sealed_bytes(core, record.object, fd)) ? Verdict::kKeep : Verdict::kDrop;
 }
 
 // What the disk cannot read of one file is that file's matter: a mount that refused would keep all others away.

@@ -5,11 +5,11 @@
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
-#include "fs/life/bad_medium.h"
 #include "fs/life/drop.h"
 #include "fs/life/page_cache.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
+#include "fs/node/bad_medium.h"
 
 namespace kvcachefs {
 namespace {

@@ -3,23 +3,21 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "fs/node/bad_medium.h"
+
 namespace kvcachefs {
+
 bool is_device_failure(int error) noexcept {
+  if (is_bad_medium(error)) return true;
   switch (error) {
-    case EIO:
     case EROFS:
     case ENODEV:
     case ENXIO:
     case ENOENT:  // of a new file: its directory has gone
     case ESHUTDOWN:
-    case EUCLEAN:
     case ESTALE:
     case ENOTCONN:
     case ETIMEDOUT:
-    case ENODATA:
-    case EILSEQ:
-    case EREMOTEIO:
-    case EBADMSG:
       return true;
     default:
       return false;

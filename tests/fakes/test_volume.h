@@ -170,10 +170,7 @@ class FaultyTier : public Tier {
     if (faults_->dead) return fail(EIO, "dead");
     return below_->quarantine(object);
   }
-  Result<void> sync() override {
-    while (faults_->slow_sync) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return below_->sync();
-  }
+  Result<void> sync() override;
   Result<void> check(TierCheck how) override {
     if (const int error = faults_->how_ill(info().path)) return fail(error, "ill");
     return below_->check(how);
@@ -411,6 +408,11 @@ class TestVolume {
     }
     return true;
   }
+  // For what the code under test judges by a clock.
+  static void let_pass(std::chrono::milliseconds time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    wait_for([&] { return std::chrono::steady_clock::now() > end; });
+  }
 
  private:
   static void must_call(int result) {
@@ -440,6 +442,11 @@ class TestVolume {
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<Volume> volume_;
 };
+
+inline Result<void> FaultyTier::sync() {
+  TestVolume::wait_for([this] { return !faults_->slow_sync; });
+  return below_->sync();
+}
 
 }  // namespace kvcachefs::testing
 

@@ -367,6 +367,8 @@ class EvictorOfRanks : public ::testing::Test {
     volume_->forget(inode, 1);
     TestVolume::wait_for([&] { return volume_->room_on(0).room.bytes > 0; });
   }
+  // A burst of calls ends when there were none for 100 ms.
+  static void end_burst() { TestVolume::let_pass(std::chrono::milliseconds{300}); }
   // Not a lookup: that would be a use.
   bool has(std::size_t rank, int block) {
     return must(volume_.catalog().find_dentry(ranks_[rank], name(block))).has_value();
@@ -425,10 +427,7 @@ TEST_F(EvictorOfRanks, WhatWasABlockGoesByAnotherName) {
 
 TEST_F(EvictorOfRanks, OtherFilesGoInOrderWithTheBlocks) {
   // What is stored within a hundredth of a second goes in any order.
-  const auto pass_time = [] {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds{100};
-    TestVolume::wait_for([&] { return std::chrono::steady_clock::now() > end; });
-  };
+  const auto pass_time = [] { TestVolume::let_pass(std::chrono::milliseconds{100}); };
   store(0, 0);
   pass_time();
   volume_->forget(volume_.store_file(kRootInode, "index", kBytes), 1);
@@ -446,11 +445,6 @@ TEST_F(EvictorOfRanks, OtherFilesGoInOrderWithTheBlocks) {
 }
 
 TEST_F(EvictorOfRanks, OneThatIsUsedKeepsTheOthers) {
-  // A burst of calls ends when there were none for 100 ms.
-  const auto end_burst = [] {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds{300};
-    TestVolume::wait_for([&] { return std::chrono::steady_clock::now() > end; });
-  };
   constexpr int kUsed = 10;
   for (int block = 0; block <= kUsed; ++block) {
     store(0, block);
@@ -469,10 +463,6 @@ TEST_F(EvictorOfRanks, OneThatIsUsedKeepsTheOthers) {
 }
 
 TEST_F(EvictorOfRanks, AnotherDeploymentsFilesGoInTheirOwnTurn) {
-  const auto end_burst = [] {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds{300};
-    TestVolume::wait_for([&] { return std::chrono::steady_clock::now() > end; });
-  };
   // One configured otherwise, and one elsewhere: they answer the same prompts.
   add_rank(kRootInode, "model_aaaaaaaaaaaa_r0");
   add_rank(

@@ -379,6 +379,12 @@ TEST(Recovery, MachineCrashLeavesNoOldFileWithoutARecord) {
   EXPECT_EQ("bytes", must(volume.read_path("kept")));
 }
 
+// To before this run began.
+void date_back(const std::string& path) {
+  const timespec times[2] = {{.tv_sec = 7, .tv_nsec = 0}, {.tv_sec = 7, .tv_nsec = 0}};
+  ASSERT_EQ(0, ::utimensat(AT_FDCWD, path.c_str(), times, 0));
+}
+
 // The record that a sealed file is being changed was lost with the power, and its new bytes were not.
 TEST(Recovery, MachineCrashJudgesWhatChangedUnderItsSeal) {
   TestVolume volume;
@@ -396,11 +402,9 @@ TEST(Recovery, MachineCrashJudgesWhatChangedUnderItsSeal) {
     paths.push_back(volume.backing_path_of(inode));
   const std::string longer = volume.backing_path_of(grown);
   volume.pull_plug();
-  // Before this run began.
   const auto leave = [](const std::string& path, std::string_view bytes) {
     write_file(path, bytes);
-    const timespec times[2] = {{.tv_sec = 7, .tv_nsec = 0}, {.tv_sec = 7, .tv_nsec = 0}};
-    ASSERT_EQ(0, ::utimensat(AT_FDCWD, path.c_str(), times, 0));
+    date_back(path);
   };
   for (const std::string& path : paths) leave(path, "BYTes");
   leave(longer, "bytes and more");
@@ -425,10 +429,8 @@ TEST(Recovery, MachineCrashLeavesNothingToJudgeOnceAllWereLookedAt) {
   const std::string other = volume.backing_path_of(touched);
   volume.pull_plug();
   write_file(path, "BYTes");
-  for (const std::string& one : {path, other}) {
-    const timespec times[2] = {{.tv_sec = 7, .tv_nsec = 0}, {.tv_sec = 7, .tv_nsec = 0}};
-    ASSERT_EQ(0, ::utimensat(AT_FDCWD, one.c_str(), times, 0));
-  }
+  date_back(path);
+  date_back(other);
   volume.run();
   ASSERT_TRUE(must(volume.catalog().machine_cut()));
   volume.start();

@@ -298,6 +298,14 @@ InodePtr let_its_writing_fail(OpenFile& file) {
   return file.inode;
 }
 
+InodePtr fail_to_rewrite(TestVolume& volume, InodeNumber inode) {
+  OpenFile& writer = volume.open(inode, O_WRONLY | O_TRUNC);
+  InodePtr held = let_its_writing_fail(writer);
+  EXPECT_ERROR(EIO, volume->flush(writer, kRoot));
+  volume->release(writer);
+  return held;
+}
+
 TEST(States, ARewriteThatFailsBringsTheOldBytesBack) {
   TestVolume volume;
   const InodeNumber inode = volume.store_file(kRootInode, "f", "old");
@@ -323,10 +331,7 @@ TEST(States, WhoMakesAFailedRewriteAnewFindsTheOldBytes) {
   TestVolume volume;
   const InodeNumber inode = volume.store_file(kRootInode, "f", "old");
   volume.settle();
-  OpenFile& writer = volume.open(inode, O_WRONLY | O_TRUNC);
-  InodePtr held = let_its_writing_fail(writer);
-  EXPECT_ERROR(EIO, volume->flush(writer, kRoot));
-  volume->release(writer);
+  const InodePtr held = fail_to_rewrite(volume, inode);
   // The kernel looks it up once more then.
   EXPECT_ERROR(ESTALE, volume->create(kRootInode, "f", 0644, O_WRONLY, kRoot));
   EXPECT_ERROR(ESTALE, volume->create(kRootInode, "f", 0644, O_WRONLY, kRoot));
@@ -341,10 +346,7 @@ TEST(States, WhoLooksForAFailedRewriteOrOpensItFindsTheOldBytes) {
     TestVolume volume;
     const InodeNumber inode = volume.store_file(kRootInode, "f", "old");
     volume.settle();
-    OpenFile& writer = volume.open(inode, O_WRONLY | O_TRUNC);
-    InodePtr held = let_its_writing_fail(writer);
-    EXPECT_ERROR(EIO, volume->flush(writer, kRoot));
-    volume->release(writer);
+    const InodePtr held = fail_to_rewrite(volume, inode);
     if (opens) {
       volume.rewrite(inode, "new");
       EXPECT_EQ("new", must(volume.read_path("f")));
@@ -379,10 +381,7 @@ TEST(States, WhoMakesAFailedRewriteAnewLosesNothingThatIsToBeKept) {
 TEST(States, WhatAFailedRewriteBringsBackIsSealed) {
   TestVolume volume;
   const InodeNumber inode = volume.store_file(kRootInode, "f", "old");
-  OpenFile& writer = volume.open(inode, O_WRONLY | O_TRUNC);
-  InodePtr held = let_its_writing_fail(writer);
-  EXPECT_ERROR(EIO, volume->flush(writer, kRoot));
-  volume->release(writer);
+  const InodePtr held = fail_to_rewrite(volume, inode);
   volume.start();
   EXPECT_TRUE(
       TestVolume::wait_for([&] { return volume.state_of(inode) == DataState::kSealed; }));
