@@ -107,10 +107,10 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
         const bool is_of_cut = is_of_cut_run(core, record, now);
         const bool is_synced = (record.flags & kInodeFsynced) != 0;
         const bool is_same_size = now.size == record.stamp.size;
-        // Opened under the daemon before, to whose files the kernel still writes for who has them open.
+        // The kernel still writes for who had it open when its daemon ended.
         const bool is_written_on = now.size > record.stamp.size &&
                                    now.mtime != record.stamp.mtime &&
-                                   object < core.first_object;
+                                   (record.flags & kInodeMayGrow) != 0;
         lock.unlock();
         const bool is_kept =
             is_of_cut &&

@@ -8,7 +8,7 @@
 namespace kvcachefs {
 
 // Looks at a regular file's backing file. A missing one, or one that was cut or grown since the
-// seal, makes the inode a miss: its names are dropped and the error is ENOENT. A sealed file
+// seal (grown: but for kInodeMayGrow), makes the inode a miss: its names are dropped and the error is ENOENT. A sealed file
 // whose modification time moved goes back to `mutable` (a ctime alone is judged by the checksums:
 // fs/life/verify.h). The caller holds no inode lock. Other errors:
 // EIO.

@@ -295,10 +295,28 @@ TEST(Recovery, WhatIsWrittenOnThroughAnOldDescriptorIsNoDamage) {
   EXPECT_EQ("one\ntwo\n", must(volume.read_path("log")));
   EXPECT_EQ(0u, volume->counts().damaged);
   EXPECT_EQ(1u, volume->counts().changed_on_purpose);
+  // In any run after it.
+  volume.settle();
+  volume.kill();
+  volume.run();
+  write_file(backing, "one\ntwo\nthree\n");
+  EXPECT_EQ("one\ntwo\nthree\n", must(volume.read_path("log")));
   // One that lost bytes is another matter.
   volume.settle();
   ASSERT_EQ(0, ::truncate(backing.c_str(), 4));
   EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "log"));
+  EXPECT_EQ(1u, volume->counts().damaged);
+}
+
+TEST(Recovery, WhatGrewAndWasOpenInNoEndedDaemonIsDamaged) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  const std::string backing = volume.backing_path_of(inode);
+  volume.settle();
+  volume.kill();
+  volume.run();
+  write_file(backing, "bytes and more");
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "f"));
   EXPECT_EQ(1u, volume->counts().damaged);
 }
 
