@@ -300,7 +300,14 @@ UnixNanos Knowledge::last_use(std::uint64_t block) {
   return key ? time_of_stamp(key->stamp) : 0;
 }
 
-bool Knowledge::is_stored_block(InodeNumber inode) {
+bool Knowledge::is_stored_block(InodeNumber inode, std::uint64_t likely) {
+  if (likely != 0) {
+    const Result<std::optional<BlockRecord>> record = catalog_.find_block(likely);
+    if (record.ok() && *record && (*record)->inode == inode) {
+      stored(likely);
+      return true;
+    }
+  }
   const Result<std::uint64_t> block = number_of(inode);
   if (!block.ok()) return false;
   stored(*block);

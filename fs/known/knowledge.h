@@ -169,7 +169,8 @@ class Knowledge {
   // The same without waiting for what is needed: the learner knows all that has happened so far.
   void settle() { feed_.settle(); }
   // Whether one of the inode's names is a block's, which is stored then, if the learner has not heard of it yet.
-  bool is_stored_block(InodeNumber inode);
+  // `likely`: the one that it probably is, 0: not known.
+  bool is_stored_block(InodeNumber inode, std::uint64_t likely);
   // Whether one of the inode's names is a block's. Two or three reads of the database.
   [[nodiscard]] bool is_block(InodeNumber inode) { return number_of(inode).ok(); }
   // Whether the process lists directories: its lookups are no uses.

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <ctime>
 #include <optional>
 
 #include "backend/base/log.h"
@@ -13,6 +12,7 @@
 #include "fs/life/drop.h"
 #include "fs/life/obstacle.h"
 #include "fs/life/states.h"
+#include "fs/life/sync_files.h"
 #include "fs/node/attributes.h"
 
 namespace kvcachefs {
@@ -26,12 +26,11 @@ constexpr std::size_t kFewFiles = 4;
 struct SealCandidate {
   InodePtr inode;
   ObjectId object = kNoObject;
-  std::uint32_t device = 0;
   std::uint64_t write_opens = 0;
   std::uint64_t size = 0;  // about
   bool failed = false;     // a write of it was: its names go
   UniqueFd fd;
-  int write_error = 0;  // errno of write_out()
+  FileToSync sync;  // of the descriptor
 };
 
 enum class Sealed { kYes, kNotReady, kPoisoned };
@@ -63,13 +62,14 @@ Result<std::optional<SealCandidate>> find_candidate(Core& core, InodeNumber numb
   if (!tier.ok()) return none(tier.error(), ENOENT);
   Result<UniqueFd> fd = (*tier)->open(record.object, O_RDONLY);
   if (!fd.ok()) return none(fd.error(), ENOENT);
+  const FileToSync sync{.fd = fd->get(), .device = *(*inode)->device, .stamp = {}};
   return std::optional(SealCandidate{.inode = *inode,
                                      .object = record.object,
-                                     .device = *(*inode)->device,
                                      .write_opens = (*inode)->write_opens,
                                      .size = record.stamp.size,
                                      .failed = failed,
-                                     .fd = std::move(*fd)});
+                                     .fd = std::move(*fd),
+                                     .sync = sync});
 }
 
 // The checksums that the object has already, if the file is still what they were taken of.
@@ -111,54 +111,34 @@ Result<Sealed> record_seal(Core& core, const SealCandidate& file, const DataStam
   return Sealed::kYes;
 }
 
-// A store has to move the modification time to be noticed. The clock of files ticks every 1 to 10 ms (and
-// for who asks in between, from Linux 6.13 on): one that comes in the tick of the last one would not.
-void let_the_clock_tick(const DataStamp& stamp) noexcept {
-  constexpr UnixNanos kTick = 10'000'000;
-  const UnixNanos age = file_clock_now() - stamp.mtime;
-  if (age < 0 || age > kTick) return;
-  const timespec rest = to_timespec(kTick - age + kTick);
-  ::nanosleep(&rest, nullptr);
+void sync_all(Core& core, std::vector<SealCandidate>& batch) {
+  std::vector<FileToSync> files;
+  files.reserve(batch.size());
+  for (const SealCandidate& file : batch) files.push_back(file.sync);
+  sync_together(*core.devices, files);
+  for (std::size_t i = 0; i < batch.size(); ++i) batch[i].sync = files[i];
 }
 
-// The bytes of all, before the journal: a commit that has to wait for them holds up who creates files meanwhile. An error
-// that is said here is not said again by fdatasync(2) of the descriptor (file_fdatawait_range(), mm/filemap.c).
-void write_out(std::vector<SealCandidate>& batch) {
-  for (const unsigned int step :
-       {unsigned{SYNC_FILE_RANGE_WRITE}, unsigned{SYNC_FILE_RANGE_WAIT_AFTER}})
-    for (SealCandidate& file : batch)
-      if (::sync_file_range(file.fd.get(), 0, 0, step) != 0) file.write_error = errno;
-}
-
-// In this order, for stores through a mapping that outlived its descriptor. One before the sync becomes
-// durable and part of the checksums, though it may have moved the time before. The sync makes the pages
-// read-only again, so that each later one moves the time and is noticed by the second status, or after it.
-//
-// `fdatasync` of a file whose filesystem was synced a moment ago finds nothing to write, but
-// reports the errors of this file.
-Result<Sealed> seal_one(Core& core, const SealCandidate& file) {
-  struct stat before {};
-  if (::fstat(file.fd.get(), &before) != 0) return fail_errno("status of a backing file");
-  const DataStamp stamp = stamp_of(before);
-  let_the_clock_tick(stamp);
-  const int synced = ::fdatasync(file.fd.get()) == 0 ? 0 : errno;
-  if (const int code = file.write_error != 0 ? file.write_error : synced; code != 0) {
+Result<Sealed> seal_one(Core& core, SealCandidate& file) {
+  if (!file.sync.stamp) TRY(sync_alone(file.sync));
+  if (const int code = file.sync.error; code != 0) {
     if (code == EINTR) return Sealed::kNotReady;
-    core.devices->failed(file.device, code);
+    core.devices->failed(file.sync.device, code);
     return Sealed::kPoisoned;
   }
+  const DataStamp stamp = *file.sync.stamp;
   std::optional<ObjectRecord> object = TRY(standing_checksums(core, file, stamp));
   const bool is_new = !object;
   if (is_new) {
     object = ObjectRecord{.inode = file.inode->number,
-                          .device = file.device,
+                          .device = file.sync.device,
                           .chunk_crc32c = {},
                           .sealed = stamp};
     if (stamp.size <= kMostChecksummedBytes) {
       Result<std::vector<std::uint32_t>> sums = checksum_file(file.fd.get(), stamp.size);
       if (!sums.ok() && sums.error().code == ENODATA) return Sealed::kNotReady;
       if (!sums.ok()) {
-        core.devices->failed(file.device, sums.error().code);
+        core.devices->failed(file.sync.device, sums.error().code);
         return sums.error();
       }
       object->chunk_crc32c = std::move(*sums);
@@ -314,15 +294,7 @@ void Sealer::pass() {
       log_debug("not sealed inode={} errno={} step=\"{}\"", number, file.error().code,
                 file.error().what);
     }
-    if (batch.size() > kFewFiles && !stopping()) {
-      write_out(batch);
-      // One journal commit for all instead of one each. Its own error says too little: the
-      // files' do.
-      for (const auto& tier : core_.devices->tiers()) {
-        if (const Result<void> synced = tier->sync(); !synced.ok())
-          log_warn("device sync failed errno={}", synced.error().code);
-      }
-    }
+    if (batch.size() > kFewFiles && !stopping()) sync_all(core_, batch);
     std::uint64_t sealed = 0;
     for (SealCandidate& file : batch) {
       if (out_of_time()) {

@@ -38,7 +38,8 @@ Result<Treatment> note_policy(Core& core, Inode& inode) {
 }
 
 void put_in_order(Core& core, const Inode& inode) {
-  if (core.knowledge.is_stored_block(inode.number)) return;
+  if (core.knowledge.is_stored_block(inode.number, inode.block.load(std::memory_order_relaxed)))
+    return;
   core.budget.stored(inode.number, inode.record.stamp.mtime,
                      inode.tenant.load(std::memory_order_relaxed));
 }

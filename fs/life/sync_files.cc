@@ -1,0 +1,85 @@
+#include "fs/life/sync_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <set>
+
+#include "backend/base/log.h"
+#include "fs/node/attributes.h"
+
+namespace kvcachefs {
+namespace {
+
+// A store has to move the modification time to be noticed. The clock of files ticks every 1 to 10 ms (and
+// for who asks in between, from Linux 6.13 on): one that comes in the tick of the last one would not.
+void let_the_clock_tick(UnixNanos newest) noexcept {
+  constexpr UnixNanos kTick = 10'000'000;
+  const UnixNanos age = file_clock_now() - newest;
+  if (age < 0 || age > kTick) return;
+  const timespec rest = to_timespec(kTick - age + kTick);
+  ::nanosleep(&rest, nullptr);
+}
+
+void note(int& error, int code) {
+  if (error == 0) error = code;
+}
+
+// All are begun before one is waited for. The second call writes what was written to while the first one's were on
+// their way, and waits (WB_SYNC_ALL, fs/sync.c).
+void write_out(std::vector<FileToSync>& files) {
+  constexpr unsigned kSteps[] = {SYNC_FILE_RANGE_WRITE, SYNC_FILE_RANGE_WRITE_AND_WAIT};
+  for (const unsigned step : kSteps)
+    for (FileToSync& file : files)
+      if (file.stamp && ::sync_file_range(file.fd, 0, 0, step) != 0) note(file.error, errno);
+}
+
+// What was written out is on the medium, and its sizes and places are in the journal. The file that is synced on its own is
+// for the flush: where the journal has nothing to write, syncfs(2) of xfs does not flush.
+bool commit(Devices& devices, std::uint32_t device, FileToSync& any) {
+  const Result<void> synced = devices.at(device).sync();
+  if (!synced.ok()) log_warn("device sync failed errno={}", synced.error().code);
+  if (!synced.ok()) return false;
+  if (::fdatasync(any.fd) == 0) return true;
+  note(any.error, errno);
+  return false;
+}
+
+}  // namespace
+
+void sync_together(Devices& devices, std::vector<FileToSync>& files) {
+  UnixNanos newest = 0;
+  std::set<std::uint32_t> used;
+  for (FileToSync& file : files) {
+    struct stat before {};
+    if (::fstat(file.fd, &before) != 0) continue;
+    file.stamp = stamp_of(before);
+    newest = std::max(newest, file.stamp->mtime);
+    used.insert(file.device);
+  }
+  let_the_clock_tick(newest);
+  write_out(files);
+  for (const std::uint32_t device : used) {
+    const auto any = std::find_if(files.begin(), files.end(), [device](const FileToSync& file) {
+      return file.device == device && file.stamp;
+    });
+    if (commit(devices, device, *any)) continue;
+    for (FileToSync& file : files)
+      if (file.device == device && file.error == 0) file.stamp.reset();
+  }
+}
+
+Result<void> sync_alone(FileToSync& file) {
+  struct stat before {};
+  if (::fstat(file.fd, &before) != 0) return fail_errno("status of a backing file");
+  file.stamp = stamp_of(before);
+  let_the_clock_tick(file.stamp->mtime);
+  if (::fdatasync(file.fd) != 0) note(file.error, errno);
+  return {};
+}
+
+}  // namespace kvcachefs
