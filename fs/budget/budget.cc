@@ -72,6 +72,7 @@ void Budget::changed(Inode& inode, const InodeRecord& before) {
   const bool was_sealed = before.state == DataState::kSealed && before.nlink > 0;
   const bool is_sealed = after.state == DataState::kSealed && after.nlink > 0;
   const bool lost_name = before.nlink > 0 && after.nlink == 0;
+  note_rewrite(inode.number, before, after);
   if (before.previous_object != kNoObject && before.previous_object == after.object) {
     usage_.taken_back(inode.number, before.object, after.object,
                       is_sealed ? sealed_copy(inode, after) : std::nullopt);
@@ -151,6 +152,24 @@ void Budget::note_settling(const Inode& inode) {
   const InodeRecord& record = inode.record;
   usage_.set_settling(inode.number, record.state == DataState::kPublished && record.nlink > 0 &&
                                         inode.writers == 0 && (record.flags & kInodeKeep) == 0);
+}
+
+void Budget::note_rewrite(InodeNumber number, const InodeRecord& before,
+                          const InodeRecord& after) {
+  const bool was = before.previous_object != kNoObject;
+  const bool is = after.previous_object != kNoObject;
+  if (was == is) return;
+  const std::lock_guard lock(mutex_);
+  if (is) {
+    rewritten_.insert(number);
+  } else {
+    rewritten_.erase(number);
+  }
+}
+
+std::vector<InodeNumber> Budget::rewritten() const {
+  const std::lock_guard lock(mutex_);
+  return {rewritten_.begin(), rewritten_.end()};
 }
 
 bool Budget::has_writers() const {

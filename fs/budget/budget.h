@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "fs/budget/budget_options.h"
@@ -102,6 +103,8 @@ class Budget {
   // Of those who were, these have too much still.
   void keep_over_quota(TenantMask tenants) noexcept { over_quota_.fetch_and(tenants); }
   [[nodiscard]] bool has_writers() const;
+  // The files that are being rewritten, and what they held before is still there.
+  [[nodiscard]] std::vector<InodeNumber> rewritten() const;
   // Wakes whoever waits for room.
   void announce();
   Usage& usage() noexcept { return usage_; }
@@ -142,6 +145,7 @@ class Budget {
   void look_at_database(std::int64_t now_ns);
   void measure(const std::function<InodePtr(InodeNumber)>& find);
   void note_settling(const Inode& inode);
+  void note_rewrite(InodeNumber number, const InodeRecord& before, const InodeRecord& after);
   bool grant(const Inode& inode, const struct stat& backing, uid_t user, bool opened);
 
   Devices& devices_;
@@ -156,6 +160,7 @@ class Budget {
   std::condition_variable room_made_;
   std::vector<Device> of_;  // by index in the catalog's device table
   std::unordered_map<InodeNumber, std::uint32_t> writing_;  // inode to device; under mutex_
+  std::unordered_set<InodeNumber> rewritten_;               // under mutex_
   InodeNumber measured_last_ = 0;
   std::atomic<std::uint64_t> slowed_{0};
   std::atomic<TenantMask> over_quota_{0};

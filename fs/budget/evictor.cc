@@ -7,6 +7,7 @@
 #include "backend/base/log.h"
 #include "fs/budget/find_victim.h"
 #include "fs/budget/siblings.h"
+#include "fs/life/drop_replaced.h"
 #include "fs/life/evict_file.h"
 #include "fs/order/name_record.h"
 
@@ -126,6 +127,7 @@ void Evictor::round() {
   std::vector<Need> needs = this->needs();
   found_on_.resize(needs.size());
   shares_ = shares(needs);
+  drop_all_replaced(needs);
   if (is_short(needs) || shares_.beyond_quota() != 0) walk(needs);
   if (is_short(needs) && walk_ended_ && on_nothing_left) on_nothing_left();
   const bool was_desperate = core_.is_desperate.load();
@@ -351,15 +353,38 @@ bool Evictor::evict(const Candidate& candidate, const InodePtr& inode, DropReaso
                      gone->obstacle == Obstacle::kOwned;
   if (stays && kept_.size() < kMostKept) kept_.insert(kept_key(candidate));
   if (gone->obstacle != Obstacle::kNone) return false;
-  shares_.evicted(candidate.tenant, gone->bytes);
-  if (gone->device >= needs.size()) return true;
-  found_of_ |= mask_of(candidate.tenant);
-  found_on_[gone->device].evicted = true;
-  Need& need = needs[gone->device];
-  need.bytes -= static_cast<std::int64_t>(gone->bytes);
+  freed(gone->device, candidate.tenant, gone->bytes, needs);
+  return true;
+}
+
+void Evictor::freed(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes,
+                    std::vector<Need>& needs) {
+  shares_.evicted(tenant, bytes);
+  if (device >= needs.size()) return;
+  found_of_ |= mask_of(tenant);
+  found_on_[device].evicted = true;
+  Need& need = needs[device];
+  need.bytes -= static_cast<std::int64_t>(bytes);
   --need.inodes;
   ++need.evicted;
-  return true;
+}
+
+void Evictor::drop_all_replaced(std::vector<Need>& needs) {
+  const auto is_wanted = [&] { return is_short(needs) || shares_.beyond_quota() != 0; };
+  if (!is_wanted()) return;
+  for (const InodeNumber number : core_.budget.rewritten()) {
+    if (!is_wanted()) return;
+    const InodePtr inode = core_.table.find(number);
+    if (inode == nullptr) continue;
+    const auto gone = drop_replaced(core_, *inode, [&](const SealedCopy& copy) {
+      return (copy.device < needs.size() && needs[copy.device].any()) ||
+             (shares_.beyond_quota() & mask_of(copy.tenant)) != 0;
+    });
+    if (!gone.ok())
+      log_warn("replaced_not_dropped inode={} errno={} step=\"{}\"", number, gone.error().code,
+               gone.error().what);
+    if (gone.ok() && *gone) freed((*gone)->device, (*gone)->tenant, (*gone)->bytes, needs);
+  }
 }
 
 }  // namespace kvcachefs

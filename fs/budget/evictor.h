@@ -84,6 +84,8 @@ class Evictor {
   [[nodiscard]] TenantMask eligible(const std::vector<Need>& needs) const;
   void forget_kept_if_told();
   void walk(std::vector<Need>& needs);
+  // What files that are being rewritten held before.
+  void drop_all_replaced(std::vector<Need>& needs);
   void begin_walk(Clock::time_point now);
   // False: it is at its end.
   bool walk_on(std::vector<Need>& needs);
@@ -94,6 +96,9 @@ class Evictor {
   bool is_in_use(const Candidate& sibling, Inode& inode);
   // The next that may go: of who has too much while there is one.
   std::optional<Candidate> next(const std::vector<Need>& needs);
+  // So much less is needed of a device, and a tenant has so much less.
+  void freed(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes,
+             std::vector<Need>& needs);
   // Evicts one, and the other files of its block (siblings.h).
   void consider(const Candidate& candidate, std::vector<Need>& needs);
   // What it freed is taken from the need of its device. False: it stays.

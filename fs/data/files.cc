@@ -8,6 +8,7 @@
 #include "backend/base/log.h"
 #include "fs/life/checked_status.h"
 #include "fs/life/drop.h"
+#include "fs/life/obstacle.h"
 #include "fs/life/states.h"
 #include "fs/names/attrs.h"
 #include "fs/node/attributes.h"
@@ -22,6 +23,29 @@ constexpr std::uint64_t kStreamedFirst = 1u << 20;
 // The attributes of a file that is being created: the kernel asks for them once more before its
 // create(2) returns, unless they last until then.
 constexpr double kFreshTimeout = 0.01;
+
+namespace {
+
+bool is_direct_writer(const OpenFile& file) {
+  return file.mode == ServeMode::kDirect && file.writable();
+}
+
+// The caller of both holds the inode's lock.
+void count_opened(const OpenFile& file) {
+  Inode& inode = *file.inode;
+  ++inode.opens;
+  if (file.mode == ServeMode::kCached) ++inode.cached_opens;
+  if (is_direct_writer(file)) ++inode.direct_writers;
+}
+
+void count_closed(const OpenFile& file) {
+  Inode& inode = *file.inode;
+  --inode.opens;
+  if (file.mode == ServeMode::kCached) --inode.cached_opens;
+  if (is_direct_writer(file)) --inode.direct_writers;
+}
+
+}  // namespace
 
 // One id an object, kept as long as the inode is in memory: the kernel refuses a second id for
 // a file that is open, even one that names the same backing file.
@@ -96,7 +120,11 @@ Result<UniqueFd> Files::truncate_at_open(Inode& inode, Tier& tier, int flags,
   const bool writable = (flags & O_ACCMODE) != O_RDONLY;
   if (published && named && writable && inode.opens == 0 &&
       (inode.record.flags & kInodeFsynced) == 0) {
-    return start_rewrite(inode, caller);
+    Result<UniqueFd> begun = start_rewrite(inode, caller);
+    if (begun.ok() || begun.error().code != ENOSPC) return begun;
+    const Treatment treatment = TRY(core_.knowledge.treatment(inode.number, inode.record));
+    if (obstacle_by_policy(treatment) != Obstacle::kNone) return begun;
+    // There is no room for both.
   }
   const UniqueFd fd = TRY(tier.open(inode.record.object, O_RDWR));
   if (published) {
@@ -293,11 +321,15 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
                                            TRY(has_privileges(core_, *inode)));
     file->mode = watch_writes ? ServeMode::kPassthroughDirect : ServeMode::kPassthrough;
   } else {
-    // Pages that readers filled stay right: the kernel drops them itself where a direct write
-    // or a truncate goes.
-    const bool streamed = !is_excluded && !inode->was_read &&
-                          inode->record.stamp.size >= kStreamedFirst && !writable;
-    file->mode = writable || streamed ? ServeMode::kDirect : ServeMode::kCached;
+    // The kernel drops the pages of a direct write before it asks us to write, and older ones not once more after it
+    // (fs/fuse/file.c, fuse_direct_io()): a page that somebody reads meanwhile keeps the old bytes, or zeros at the
+    // end. So who writes beside readers through the page cache goes through it as well, and who reads beside direct
+    // writers past it.
+    const bool streamed =
+        !is_excluded && !inode->was_read && inode->record.stamp.size >= kStreamedFirst;
+    const bool is_cached =
+        writable ? inode->cached_opens > 0 : !streamed && inode->direct_writers == 0;
+    file->mode = is_cached ? ServeMode::kCached : ServeMode::kDirect;
     if (!writable) inode->was_read = true;
     // A new object's has no flags.
     const int of_descriptor = flags & (O_SYNC | O_DSYNC | O_NOATIME);
@@ -334,8 +366,7 @@ Result<Opened> Files::open_arriving(const InodePtr& inode, int flags, pid_t open
 
 Opened Files::enter(std::unique_ptr<OpenFile> file, std::unique_lock<std::mutex>& lock) {
   Inode& inode = *file->inode;
-  ++inode.opens;
-  if (file->mode == ServeMode::kCached) ++inode.cached_opens;
+  count_opened(*file);
   const Opened opened{.file = file.get(),
                       .mode = file->mode,
                       .backing_id = inode.backing_id,
@@ -413,10 +444,12 @@ void Files::release(OpenFile& file) {
   core_.counters.open_files.fetch_sub(1, std::memory_order_relaxed);
   Inode& inode = *last->inode;
   bool seal = false;
+  bool drop_pages = false;
   {
     const std::lock_guard lock(inode.mutex);
-    --inode.opens;
-    if (last->mode == ServeMode::kCached) --inode.cached_opens;
+    count_closed(*last);
+    // Who has it mapped reads pages all the same.
+    drop_pages = inode.opens > 0 && inode.direct_writers == 0 && is_direct_writer(*last);
     if (last->writable()) {
       --inode.writers;
       if (inode.writers == 0) core_.budget.writer_ended(inode);
@@ -432,6 +465,8 @@ void Files::release(OpenFile& file) {
       }
     }
   }
+  if (drop_pages && core_.notifications != nullptr)
+    core_.notifications->invalidate_data(inode.number);
   if (last->writable()) store_done(inode);
   if (seal && core_.on_unwritten) core_.on_unwritten(inode.number);
 }
@@ -444,8 +479,7 @@ void Files::release_all() {
   }
   for (const auto& [file, owner] : open) {
     const std::lock_guard lock(file->inode->mutex);
-    --file->inode->opens;
-    if (file->mode == ServeMode::kCached) --file->inode->cached_opens;
+    count_closed(*file);
     // Half of what is being stored is not whole now: the sealer would take it for what its last close could not publish.
     const bool is_half = file->inode->record.state == DataState::kUnpublished;
     if (file->writable() && !is_half && --file->inode->writers == 0)

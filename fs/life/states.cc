@@ -62,13 +62,16 @@ Result<void> prepare_publication(Core& core, InodeNumber number, InodeRecord& re
   record.stamp = stamp_of(backing);
   if (record.state != DataState::kUnpublished) return {};
   enter_state(number, record, DataState::kPublished, edit);
-  if (record.previous_object != kNoObject) {
-    const std::uint32_t device = TRY(core.devices->index_of(record.previous_object));
-    edit.remove_object(record.previous_object, device);
-    edit.put_orphan_object(record.previous_object, device);
-    record.previous_object = kNoObject;
-    record.previous_state = DataState::kNone;
-  }
+  return let_go_of_previous(core, record, edit);
+}
+
+Result<void> let_go_of_previous(Core& core, InodeRecord& record, Edit& edit) {
+  if (record.previous_object == kNoObject) return {};
+  const std::uint32_t device = TRY(core.devices->index_of(record.previous_object));
+  edit.remove_object(record.previous_object, device);
+  edit.put_orphan_object(record.previous_object, device);
+  record.previous_object = kNoObject;
+  record.previous_state = DataState::kNone;
   return {};
 }
 

@@ -12,7 +12,8 @@
 //                        └──────── found changed ──────────────────► mutable ───────┘ if unchanged,
 //                                                                                     else anew
 //
-// (A rewrite starts from published or sealed: a new object, the old one kept as `previous`.)
+// (A rewrite starts from published or sealed: a new object, the old one kept as `previous`, unless room is short:
+// drop_replaced.h.)
 // What a crash leaves of each is decided by recover.h.
 //
 // The functions here change a copy of the record and add to an edit; the caller commits both,
@@ -64,6 +65,10 @@ Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& 
 // its status now. The old object of a rewrite goes to the orphans. The file is not poisoned.
 Result<void> prepare_publication(Core& core, InodeNumber number, InodeRecord& record,
                                  const struct stat& backing, Edit& edit);
+
+// The old object of a rewrite, if there is one, goes to the orphans: a rewrite that fails leaves nothing from then on.
+// Errors: those of Devices::index_of().
+Result<void> let_go_of_previous(Core& core, InodeRecord& record, Edit& edit);
 
 // The step to `mutable`: before a published or sealed file is opened for writing, truncated or
 // given other times.

@@ -57,6 +57,8 @@ struct Inode {
   std::uint32_t writers = 0;
   // Those that read through the kernel's page cache: as long as there are some it refuses passthrough.
   std::uint32_t cached_opens = 0;
+  // Writers whose bytes pass the kernel's page cache by, through the daemon. Never beside cached opens.
+  std::uint32_t direct_writers = 0;
   // Counts opens for writing; the seal compares it to notice a writer that came and went
   // meanwhile.
   std::uint64_t write_opens = 0;

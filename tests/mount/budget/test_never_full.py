@@ -84,6 +84,30 @@ def test_a_small_budget(limited, data_path, seed):
     check_all(mount, "sglang", jobs, seed)
 
 
+@pytest.mark.short
+def test_a_file_of_most_of_the_budget_is_rewritten(limited, data_path, seed):
+    """There is no room for the new bytes beside the old ones, which go."""
+    size = 64 * MIB
+    mount = limited(size=size, disk=256 * MIB, exact=True, data_path=data_path)
+    contents = [random.Random(seed + number).randbytes(size * 6 // 10) for number in range(3)]
+
+    def rewrite(content):
+        with open(f"{mount.mnt}/slot", "wb", buffering=0) as file:
+            for at in range(0, len(content), MIB):
+                assert file.write(content[at:at + MIB]) == len(content[at:at + MIB])
+
+    for content in contents:
+        kvmount.run_as(rewrite, content)
+        with open(f"{mount.mnt}/slot", "rb") as file:
+            assert file.read() == content
+        watch.wait_calm(mount)
+        assert watch.budget(mount)["used"] <= size
+    assert mount.status()["counts"]["poisoned"] == 0
+    mount.stop()
+    code, text = mount.fsck()
+    assert code == 0, text
+
+
 @pytest.mark.limit(600 if kvmount.FULL else 150)
 def test_min_free_is_kept_when_the_budget_is_larger_than_the_disk(limited, seed):
     mount = limited(size=1 << 40, disk=512 * MIB, options=["--min-free", "20%"])

@@ -170,6 +170,35 @@ TEST(Evictor, SaysNoSpaceWhenNothingCanGoAndRecovers) {
   })) << describe(volume);
 }
 
+// Stores a file of 9/16 of the budget, and rewrites it with as much.
+void rewrite_what_is_large(bool is_kept) {
+  TestVolume volume(small());
+  const InodeNumber inode =
+      volume.store_file(kRootInode, "large", std::string(kBudget / 16 * 9, 'o'));
+  volume.settle();
+  start(volume);
+  if (is_kept) must(volume->set_xattr(inode, kPolicyXattr, "keep", 0, TestVolume::kRoot));
+  const ObjectId before = volume.record_of(inode).object;
+  OpenFile& writer = volume.open(inode, O_WRONLY | O_TRUNC);
+  EXPECT_EQ(before, volume.record_of(inode).previous_object);
+  volume.write(writer, std::string(kBudget / 16 * 9, 'n'));
+  const auto has_gone = [&] { return volume.record_of(inode).previous_object == kNoObject; };
+  if (is_kept) {
+    EXPECT_TRUE(TestVolume::wait_for([&] { return refuses(volume); })) << describe(volume);
+    EXPECT_FALSE(has_gone());
+  } else {
+    EXPECT_TRUE(TestVolume::wait_for(has_gone)) << describe(volume);
+    EXPECT_TRUE(TestVolume::wait_for([&] { return used(volume) < kBudget; }))
+        << describe(volume);
+    EXPECT_FALSE(refuses(volume));
+  }
+  volume.close(writer);
+  EXPECT_EQ(std::string::npos, must(volume.read_path("large")).find_first_not_of('n'));
+}
+
+TEST(Evictor, WhatARewriteReplacesGoesFirst) { rewrite_what_is_large(false); }
+TEST(Evictor, WhatTheRewriteOfAKeptFileReplacesStays) { rewrite_what_is_large(true); }
+
 TEST(Evictor, WhatGoesWhileItIsSealedIsFreedThen) {
   TestVolume volume(small());
   start(volume);

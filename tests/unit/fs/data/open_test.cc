@@ -26,6 +26,30 @@ TEST(ServeModes, WithoutPassthroughTheFirstReaderOfALargeFileStreams) {
   EXPECT_EQ(ServeMode::kDirect, mode_of_open(volume, large, O_RDWR)) << "a writer never caches";
 }
 
+TEST(ServeModes, WithoutPassthroughWhoWritesMeetsNoReaderInThePageCache) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "x");
+  const auto open = [&](int flags) {
+    return must(volume->open(inode, flags, TestVolume::kRoot));
+  };
+  {
+    const Opened reader = open(O_RDONLY);
+    EXPECT_EQ(ServeMode::kCached, reader.mode);
+    const Opened writer = open(O_RDWR);
+    EXPECT_EQ(ServeMode::kCached, writer.mode);
+    volume->release(*reader.file);
+    EXPECT_EQ(ServeMode::kCached, mode_of_open(volume, inode, O_RDONLY));
+    EXPECT_EQ(ServeMode::kCached, mode_of_open(volume, inode, O_WRONLY));
+    volume->release(*writer.file);
+  }
+  const Opened writer = open(O_RDWR);
+  EXPECT_EQ(ServeMode::kDirect, writer.mode);
+  EXPECT_EQ(ServeMode::kDirect, mode_of_open(volume, inode, O_RDONLY));
+  EXPECT_EQ(ServeMode::kDirect, mode_of_open(volume, inode, O_WRONLY));
+  volume->release(*writer.file);
+  EXPECT_EQ(ServeMode::kCached, mode_of_open(volume, inode, O_RDONLY));
+}
+
 // The kernel takes no backing file while `refuses`.
 class FakeIds : public BackingIds {
  public:
