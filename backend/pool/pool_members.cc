@@ -15,6 +15,7 @@ namespace {
 // Records of a log that are read at once.
 constexpr std::size_t kLogReadAtOnce = 64 * 1024;
 constexpr std::size_t kMostMembers = 4096;
+constexpr int kMostLooks = 3;
 constexpr std::uint64_t kMostLogsAtOnce = 16;
 static_assert(kLogReadAtOnce % kPoolLogRecordBytes == 0);
 
@@ -96,19 +97,29 @@ Result<PoolBeat> beat(PoolSession& session, const PoolNode& node, Deadline deadl
   return PoolBeat{.at = TRY(session.status(**file, deadline)).mtime, .is_full = is_full};
 }
 
-// It may be written over just now: a second look tells.
-Result<PoolMember> read_member(PoolSession& session, const Uuid& node, Deadline deadline) {
-  Result<PoolNode> told = fail(EBADMSG, "pool: a node's heartbeat");
-  for (int looks = 0; looks < 2 && !told.ok(); ++looks) {
-    const PoolFilePtr file = TRY(session.open(pool_node_path(node), deadline));
-    told = decode_pool_node(TRY(read_text(session, *file, deadline)));
-    if (told.ok() && told->node == node)
-      return PoolMember{.node = *told, .beaten = file->status().mtime};
+// It may be written over just now, and what is open then be gone: another look tells.
+Result<std::optional<PoolMember>> read_member(PoolSession& session, const Uuid& node,
+                                              Deadline deadline) {
+  Error last = fail(EBADMSG, "pool: a node's heartbeat");
+  for (int looks = 0; looks < kMostLooks; ++looks) {
+    const Result<PoolFilePtr> file = session.open(pool_node_path(node), deadline);
+    const Result<std::string> text =
+        file.ok() ? read_text(session, **file, deadline) : Result<std::string>(file.error());
+    if (text.ok()) {
+      const Result<PoolNode> told = decode_pool_node(*text);
+      if (told.ok() && told->node == node)
+        return std::optional(PoolMember{.node = *told, .beaten = (*file)->status().mtime});
+      continue;
+    }
+    last = text.error();
+    if (last.code != ESTALE) break;
   }
-  return fail(EBADMSG, "pool: a node's heartbeat");
+  // What does not read is of this file alone.
+  if (is_of_file(last) || last.code == EBADMSG) return std::optional<PoolMember>{};
+  return last;
 }
 
-Result<std::vector<PoolMember>> list_members(PoolSession& session, Deadline deadline) {
+Result<std::vector<Uuid>> list_nodes(PoolSession& session, Deadline deadline) {
   std::vector<Uuid> nodes;
   TRY(session.list(
       pool_service_path("nodes"),
@@ -117,13 +128,14 @@ Result<std::vector<PoolMember>> list_members(PoolSession& session, Deadline dead
         return nodes.size() < kMostMembers;
       },
       deadline));
+  return nodes;
+}
+
+Result<std::vector<PoolMember>> list_members(PoolSession& session, Deadline deadline) {
   std::vector<PoolMember> members;
-  for (const Uuid& node : nodes) {
-    const Result<PoolMember> member = read_member(session, node, deadline);
-    if (member.ok()) members.push_back(*member);
-    // What does not read is of this file alone.
-    if (!member.ok() && !is_of_file(member.error()) && member.error().code != EBADMSG)
-      return member.error();
+  for (const Uuid& node : TRY(list_nodes(session, deadline))) {
+    const std::optional<PoolMember> member = TRY(read_member(session, node, deadline));
+    if (member) members.push_back(*member);
   }
   return members;
 }

@@ -39,7 +39,13 @@ struct PoolMember {
   PoolNode node;
   UnixNanos beaten = 0;  // by the server's clock
 };
-// All that ever were and were not forgotten. What does not read is passed over.
+// All that ever were and were not forgotten.
+[[nodiscard]] Result<std::vector<Uuid>> list_nodes(PoolSession& session, Deadline deadline);
+// nullopt: it is gone, or does not read.
+[[nodiscard]] Result<std::optional<PoolMember>> read_member(PoolSession& session,
+                                                            const Uuid& node,
+                                                            Deadline deadline);
+// Of all of them. What does not read is passed over.
 [[nodiscard]] Result<std::vector<PoolMember>> list_members(PoolSession& session,
                                                            Deadline deadline);
 

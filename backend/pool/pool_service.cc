@@ -317,9 +317,25 @@ void PoolService::beat() {
     heard_ = true;
   }
   if (beaten->is_full) found_full();
-  const Result<std::vector<PoolMember>> members = call<std::vector<PoolMember>>(
-      [](PoolSession& session, Deadline deadline) { return list_members(session, deadline); });
-  if (members.ok()) meet(*members);
+  const Result<std::vector<PoolMember>> members = ask_members();
+  if (!members.ok()) return;
+  meet(*members);
+  met_ = Clock::now();
+}
+
+// Each has a deadline of its own: of many nodes far away one for all would never do.
+Result<std::vector<PoolMember>> PoolService::ask_members() {
+  const std::vector<Uuid> nodes = TRY(call<std::vector<Uuid>>(
+      [](PoolSession& session, Deadline deadline) { return list_nodes(session, deadline); }));
+  std::vector<PoolMember> members;
+  for (const Uuid& node : nodes) {
+    const std::optional<PoolMember> member =
+        TRY(call<std::optional<PoolMember>>([node](PoolSession& session, Deadline deadline) {
+          return read_member(session, node, deadline);
+        }));
+    if (member) members.push_back(*member);
+  }
+  return members;
 }
 
 void PoolService::meet(const std::vector<PoolMember>& members) {
@@ -370,7 +386,8 @@ void PoolService::note_silence(const std::vector<PoolMember>& members) {
 }
 
 void PoolService::follow() {
-  bool all = beaten_ != Clock::time_point{} && Clock::now() - beaten_ < 2 * kBeatEvery;
+  // Who is not known is not followed.
+  bool all = met_ != Clock::time_point{} && Clock::now() - met_ < 2 * kBeatEvery;
   bool whole = true;
   for (auto& [node, peer] : peers_) {
     struct Followed {

@@ -133,6 +133,7 @@ class PoolService {
   void cannot_join(Error error);
   void append();
   void beat();
+  Result<std::vector<PoolMember>> ask_members();
   void meet(const std::vector<PoolMember>& members);
   void note_silence(const std::vector<PoolMember>& members);
   void follow();
@@ -166,6 +167,7 @@ class PoolService {
   std::map<Uuid, Silence> silent_;
   int refusals_ = 0;  // tries to join in a row that came to one
   std::chrono::steady_clock::time_point beaten_{};
+  std::chrono::steady_clock::time_point met_{};  // all that there are were asked
   std::chrono::steady_clock::time_point sums_listed_{};
   std::chrono::steady_clock::time_point swept_{};
 

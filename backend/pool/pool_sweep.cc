@@ -65,21 +65,22 @@ Result<std::vector<std::string>> list_some(PoolSession& session, const std::stri
   return found;
 }
 
-// A file whose time is over, and then its checksums, if they are its own: a server gives the number of a removed file to
-// the next one, whose checksums may stand there by now.
+// The checksums of a file whose time is over, if they are its own, and then the file: a server gives the number of a removed
+// file to the next one, whose checksums would stand there.
 Result<void> remove_trash(PoolSession& session, const std::string& path, Deadline deadline) {
   const Result<PoolStatus> status = session.status(path, deadline);
   if (!status.ok() && is_gone(status.error())) return {};
   if (!status.ok()) return status.error();
   if (status->kind == PoolKind::kDirectory) return {};  // nobody of us has put it there
-  TRY(remove_if_there(session, path, deadline));
-  // It stays under another name.
-  if (status->nlink > 1) return {};
-  const Result<std::optional<PoolSums>> sums = find_sums(session, *status, deadline);
-  const bool is_useless = !sums.ok() && sums.error().code == EILSEQ;
-  if (!sums.ok() && !is_useless) return sums.error();
-  if (!is_useless && !*sums) return {};
-  return remove_if_there(session, pool_sums_path(status->fileid), deadline);
+  // Else it stays under another name.
+  if (status->nlink <= 1) {
+    const Result<std::optional<PoolSums>> sums = find_sums(session, *status, deadline);
+    const bool is_useless = !sums.ok() && sums.error().code == EILSEQ;
+    if (!sums.ok() && !is_useless) return sums.error();
+    if (is_useless || *sums)
+      TRY(remove_if_there(session, pool_sums_path(status->fileid), deadline));
+  }
+  return remove_if_there(session, path, deadline);
 }
 
 }  // namespace

@@ -292,8 +292,8 @@ Result<Prepared> prepare_publication(PoolSession& session, const PoolSource& sou
   }
   const std::string temporary = pool_temporary_path(node, number);
   const Result<PoolFilePtr> made = below(
-      session, temporary, [&] { return session.create(temporary, source.mode, deadline); },
-      deadline);
+      session, temporary,
+      [&] { return session.create(temporary, source.mode & 0777, deadline); }, deadline);
   if (!made.ok()) return made.error();
   PoolFile& file = **made;
 

@@ -20,6 +20,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
   const InodePtr inode = TRY(core_.table.get(number));
   const InodePtr directory = TRY(core_.table.get(new_parent));
   bool replaced_object = false;
+  bool goes_to_pool = false;
   NameLook seen;
   if (inode->is_file()) seen = core_.knowledge.look(new_parent, new_name);
   const std::optional<BlockName>& block = seen.block;
@@ -54,6 +55,10 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
                                  .type = static_cast<std::uint8_t>(IFTODT(next.mode)),
                                  .cookie = TRY(core_.catalog.next_id())});
     if (inode->is_file()) core_.knowledge.put_rows(edit, new_parent, new_name, number, seen);
+    // Its first name may be one that stays here.
+    goes_to_pool = core_.is_publishing && next.state == DataState::kSealed &&
+                   !TRY(core_.catalog.find_pool_copy(number));
+    if (goes_to_pool) edit.put_to_publish(number, next.stamp.size);
     InodeRecord directory_next = touched(directory->record, now, 0);
     edit.put_inode(new_parent, directory_next);
     TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
@@ -61,6 +66,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
     note_tenant(*inode, seen.tenant);
   }
   if (replaced_object && core_.on_orphan_object) core_.on_orphan_object();
+  if (goes_to_pool && core_.on_pool_work) core_.on_pool_work();
   Entry entry = TRY(entry_of(inode));
   if (block) {
     entry.entry_timeout_s = kBlockTimeout;
@@ -103,6 +109,10 @@ Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, b
       edit.put_orphan_inode(inode->number);
     }
     TRY(leave_pool(*inode, shared, edit));
+    // Another of its names may be shared in its place.
+    if (shared && core_.is_publishing && inode->is_file() && next.nlink > 0 &&
+        next.state == DataState::kSealed)
+      edit.put_to_publish(inode->number, next.stamp.size);
     InodeRecord holder_next = touched(holder->record, now, directory ? -1 : 0);
     edit.put_inode(parent, holder_next);
     TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));

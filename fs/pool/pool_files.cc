@@ -243,8 +243,13 @@ bool PoolFiles::keeps(Inode& inode) {
 void PoolFiles::stays_here(InodeNumber number, const PoolCopy& copy) {
   Edit edit;
   edit.remove_pool_copy(number, copy);
-  if (const Result<void> put = core_.catalog.commit(std::move(edit)); !put.ok())
+  if (const Result<void> put = core_.catalog.commit(std::move(edit)); !put.ok()) {
     log_warn("pool: an eviction was not noted inode={} errno={}", number, put.error().code);
+    return;
+  }
+  // Its directory may have been told so since it was published.
+  if (const Result<InodePtr> inode = core_.table.get(number); inode.ok())
+    static_cast<void>(keeps(**inode));
 }
 
 void PoolFiles::drop(InodeNumber number, const PoolCopy& copy) {

@@ -10,9 +10,11 @@
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
 #include "backend/base/priority.h"
+#include "backend/base/units.h"
 #include "backend/pool/pool_format.h"
 #include "backend/pool/pool_path.h"
 #include "backend/pool/pool_sweep.h"
+#include "fs/life/checksum.h"
 #include "fs/life/drop.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
@@ -356,17 +358,16 @@ Result<std::optional<Publisher::Candidate>> Publisher::find_candidate(InodeNumbe
     if (inode.error().code == ESTALE) return std::optional<Candidate>{};
     return inode.error();
   }
-  const auto links = TRY(core_.catalog.list_links(number, 1));
-  if (links.empty() || !(*inode)->is_file()) return std::optional<Candidate>{};
-  const std::optional<SharedName> shared =
-      shared_name(core_.knowledge, links.front().first, links.front().second);
-  if (!shared) return std::optional<Candidate>{};
+  if (!(*inode)->is_file()) return std::optional<Candidate>{};
+  const std::optional<SharedLink> link =
+      TRY(shared_link_of(core_.catalog, core_.knowledge, number));
+  if (!link) return std::optional<Candidate>{};
   const FilePolicy policy = TRY(note_policy(core_, **inode)).policy;
   if (policy == FilePolicy::kProcess) return std::optional<Candidate>{};
   Candidate file{.inode = *inode,
-                 .directory = links.front().first,
-                 .name = links.front().second,
-                 .shared = *shared};
+                 .directory = link->directory,
+                 .name = link->name,
+                 .shared = link->shared};
   Sent& sent = *file.sent;
   sent.path = file.shared.path;
   sent.replaces = !file.shared.is_block;
@@ -377,7 +378,8 @@ Result<std::optional<Publisher::Candidate>> Publisher::find_candidate(InodeNumbe
   if (writes == PoolWrites::kOff) return std::optional<Candidate>{};
   const std::lock_guard lock(file.inode->mutex);
   const InodeRecord& record = file.inode->record;
-  const bool waits_for_use = writes == PoolWrites::kReused && shared->is_block && !sent.keep;
+  const bool waits_for_use =
+      writes == PoolWrites::kReused && file.shared.is_block && !sent.keep;
   if (waits_for_use && (record.flags & kInodeReused) == 0) return std::optional<Candidate>{};
   // One that is written anew comes again with its next seal.
   if (record.state != DataState::kSealed || record.nlink == 0 || file.inode->is_going() ||
@@ -386,7 +388,11 @@ Result<std::optional<Publisher::Candidate>> Publisher::find_candidate(InodeNumbe
   Tier* tier = TRY(core_.devices->of(*file.inode));
   std::optional<ObjectRecord> object = TRY(core_.catalog.find_object(record.object));
   const std::size_t chunks = (record.stamp.size + kChecksumChunk - 1) / kChecksumChunk;
-  if (!object || object->chunk_crc32c.size() != chunks) return std::optional<Candidate>{};
+  if (!object || object->chunk_crc32c.size() != chunks) {
+    log_warn("not published inode={} bytes={}: it has no checksums (files over {} have none)",
+             number, record.stamp.size, format_size(kMostChecksummedBytes));
+    return std::optional<Candidate>{};
+  }
   Result<UniqueFd> fd = tier->open(record.object, O_RDONLY);
   // One that is missing is found by who opens it.
   if (!fd.ok() && fd.error().code == ENOENT) return std::optional<Candidate>{};
@@ -549,10 +555,9 @@ bool Publisher::is_as_found(const Candidate& file, const InodeRecord& now) {
 // Whether the inode has the name, and the bytes, that were found. The caller holds its lock.
 Result<Publisher::Standing> Publisher::look_again(const Candidate& file) {
   const InodeRecord& record = file.inode->record;
-  const auto links = TRY(core_.catalog.list_links(file.inode->number, 1));
+  const auto dentry = TRY(core_.catalog.find_dentry(file.directory, file.name));
   Standing standing;
-  standing.has_name = record.nlink > 0 && !links.empty() &&
-                      links.front() == std::pair(file.directory, file.name);
+  standing.has_name = record.nlink > 0 && dentry && dentry->inode == file.inode->number;
   standing.is_same = standing.has_name && is_as_found(file, record);
   standing.copy = TRY(core_.catalog.find_pool_copy(file.inode->number));
   return standing;

@@ -1,5 +1,7 @@
 #include "fs/pool/shared_name.h"
 
+#include <utility>
+
 #include "backend/pool/pool_format.h"
 #include "backend/pool/pool_path.h"
 
@@ -8,6 +10,8 @@ namespace {
 
 // Lists of links to files that are shared themselves (fs/names/native_map.h).
 constexpr std::string_view kSessions = "session";
+// Looked at for the one that is shared: of a file with more the others stay on this node.
+constexpr std::size_t kMostSharedLinks = 64;
 
 }  // namespace
 
@@ -32,11 +36,28 @@ std::optional<SharedName> shared_name(Knowledge& knowledge, InodeNumber director
   return shared;
 }
 
+Result<std::optional<SharedLink>> shared_link_of(Catalog& catalog, Knowledge& knowledge,
+                                                 InodeNumber inode) {
+  const auto links = TRY(catalog.list_links(inode, kMostSharedLinks));
+  std::optional<PoolCopy> copy;
+  if (links.size() > 1) copy = TRY(catalog.find_pool_copy(inode));
+  std::optional<SharedLink> first;
+  for (const auto& [directory, name] : links) {
+    std::optional<SharedName> shared = shared_name(knowledge, directory, name);
+    if (!shared) continue;
+    const bool is_published = copy && shared->path_hash == copy->path_hash;
+    SharedLink link{.directory = directory, .name = name, .shared = std::move(*shared)};
+    if (!copy || is_published) return std::optional(std::move(link));
+    if (!first) first = std::move(link);
+  }
+  return first;
+}
+
 Result<std::optional<SharedName>> shared_name_of(Catalog& catalog, Knowledge& knowledge,
                                                  InodeNumber inode) {
-  const auto links = TRY(catalog.list_links(inode, 1));
-  if (links.empty()) return std::optional<SharedName>{};
-  return shared_name(knowledge, links.front().first, links.front().second);
+  std::optional<SharedLink> link = TRY(shared_link_of(catalog, knowledge, inode));
+  if (!link) return std::optional<SharedName>{};
+  return std::optional(std::move(link->shared));
 }
 
 }  // namespace kvcachefs

@@ -28,7 +28,16 @@ inline constexpr std::size_t kMostOfOneNumber = 16;
 // gone. Not under an inode's lock.
 [[nodiscard]] std::optional<SharedName> shared_name(Knowledge& knowledge, InodeNumber directory,
                                                     std::string_view name);
-// The same for an inode's first name: extra hard links stay on this node. Errors: EIO, EBADMSG.
+// The one of an inode's names that is shared: where its copy on the pool is, else the first that may be. Other hard links stay
+// on this node. Errors: EIO, EBADMSG.
+struct SharedLink {
+  InodeNumber directory = 0;
+  std::string name;
+  SharedName shared;
+};
+[[nodiscard]] Result<std::optional<SharedLink>> shared_link_of(Catalog& catalog,
+                                                               Knowledge& knowledge,
+                                                               InodeNumber inode);
 [[nodiscard]] Result<std::optional<SharedName>> shared_name_of(Catalog& catalog,
                                                                Knowledge& knowledge,
                                                                InodeNumber inode);

@@ -144,6 +144,29 @@ TEST_P(SharedVolumes, FurtherLinksStayWhereTheBytesAre) {
   EXPECT_FALSE(must(a_->catalog().find_pool_copy(inode)));
 }
 
+// As an application that makes a file under a temporary name, and links it.
+TEST_P(SharedVolumes, WhatIsLinkedFromATemporaryIsPublished) {
+  const InodeNumber inode = a_->store_file(kRootInode, "f.tmp", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] {
+    return a_->state_of(inode) == DataState::kSealed && a_.counts().to_publish == 0;
+  }));
+  must((*a_)->link(inode, kRootInode, "f", kRoot));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_.read("f") == "bytes"; }));
+  EXPECT_OK((*a_)->unlink(kRootInode, "f.tmp"));
+  EXPECT_FALSE(is_on_pool("f.tmp"));
+}
+
+// As the lists of a session that are links to blocks.
+TEST_P(SharedVolumes, WhatIsOnThePoolAloneIsReadByALinkOfThisNode) {
+  const InodeNumber early = b_->mkdir(kRootInode, "early");
+  a_->store_file(kRootInode, "f", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return is_on_pool("f") && b_.finds("f"); }));
+  const InodeNumber inode = must(b_->resolve("f"));
+  must((*b_)->link(inode, early, "link", kRoot));
+  EXPECT_EQ("bytes", b_.read("early/link"));
+  EXPECT_EQ("bytes", b_.read("f"));
+}
+
 // The pool has the first version. Without the second one here, that one would be found in its place.
 TEST_P(SharedVolumes, WhatReplacesAFileOfThePoolIsNotEvictedBeforeItIsThere) {
   a_->store_file(kRootInode, "f", "one");
