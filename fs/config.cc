@@ -242,10 +242,12 @@ Result<void> set_min_free(Config& config, std::string_view value, std::string& p
   const auto limit = parse_size_limit(value, 0);
   if (!limit && limit.error().code != ERANGE)
     return refuse(problem, fmt::format("'{}' is not a size: write 50GiB or 5%", value));
-  if (!limit || limit->percent > 50) {
-    return refuse(problem,
-                  fmt::format("'{}' is out of bounds: give a size, or 1% to 50%", value),
-                  ERANGE);
+  const bool is_few_bytes = limit.ok() && limit->bytes > 0 && limit->bytes < kMiB;
+  if (!limit || limit->percent > 50 || is_few_bytes) {
+    return refuse(
+        problem,
+        fmt::format("'{}' is out of bounds: give 0, a size from 1MiB on, or 1% to 50%", value),
+        ERANGE);
   }
   config.min_free = *limit;
   return {};

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -218,9 +219,27 @@ class Finisher {
     return {};
   }
 
+  // The default goes by the order of the devices: in another one it would begin an empty state directory.
+  Result<void> refuse_state_elsewhere(const std::string& default_state) {
+    struct stat found {};
+    if (::lstat(default_state.c_str(), &found) == 0) return {};
+    for (const DeviceSetting& device : config_.nvme) {
+      const std::string state = device.path + "/state";
+      if (::lstat(state.c_str(), &found) != 0) continue;
+      return refuse(problem_,
+                    fmt::format("--nvme: {}: holds the state directory, and is not the "
+                                "first: name it first, or give --state {}",
+                                device.path, state));
+    }
+    return {};
+  }
+
   Result<void> finish_state() {
     const std::string default_state = config_.nvme.front().path + "/state";
-    if (config_.state.empty()) config_.state = default_state;
+    if (config_.state.empty()) {
+      TRY(refuse_state_elsewhere(default_state));
+      config_.state = default_state;
+    }
     TRY(refuse_written_inside(config_.state, "--state"));
     config_.state =
         TRY(absolute(config_.state, "--state", "make its parent directory first", problem_));

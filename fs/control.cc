@@ -22,6 +22,8 @@
 namespace kvcachefs {
 namespace {
 
+constexpr useconds_t kNoDescriptorPauseUs = 50'000;
+
 // A socket address holds 107 bytes, a state directory's path may be longer: the address goes
 // through a descriptor of the directory instead.
 struct SocketAddress {
@@ -200,6 +202,8 @@ void ControlServer::serve() noexcept {
 
     if (ready > 0 && (polls[1].revents & POLLIN) != 0) {
       UniqueFd fd{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
+      // No descriptor is free: it stays in the queue.
+      if (!fd && errno != EAGAIN && errno != ECONNABORTED) ::usleep(kNoDescriptorPauseUs);
       if (fd && peer_allowed(fd.get())) {
         const auto limit = std::chrono::nanoseconds{kControlDeadline}.count();
         clients.push_back({.fd = std::move(fd),

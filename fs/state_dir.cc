@@ -102,7 +102,10 @@ StateDir::StateDir(StateDir&& other) noexcept
 
 StateDir::~StateDir() {
   std::error_code ignored;
-  if (created_) {
+  // Who has the lock in its place uses it.
+  if (!lock_) {
+    if (created_) std::filesystem::remove(path_, ignored);
+  } else if (created_) {
     std::filesystem::remove_all(path_, ignored);
   } else if (fresh_) {
     std::filesystem::remove_all(database_path(), ignored);
@@ -121,7 +124,9 @@ Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
   }
   // From here on a failure takes a directory that we made with it.
   StateDir state(path, created);
-  const UniqueFd fd{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
+  // A mount has resolved its path by now; others take a link to the directory as well.
+  const int links = if_missing == IfMissing::kCreate ? O_NOFOLLOW : 0;
+  const UniqueFd fd{::open(path.c_str(), O_RDONLY | O_DIRECTORY | links | O_CLOEXEC)};
   if (!fd) {
     const int code = errno;
     if (code == ENOENT) {

@@ -74,6 +74,7 @@ struct Volume::Parts {
   std::optional<Publisher> publisher;
   std::optional<PoolEvictor> pool_evictor;  // with a size for it
   RecoveryReport recovery;
+  bool is_started = false;
 
   // What was closed is sealed and published soon. With a pool.
   void hurry_to_pool() {
@@ -190,6 +191,7 @@ Result<std::unique_ptr<Volume>> Volume::open(
 }
 
 void Volume::start() {
+  parts_->is_started = true;
   parts_->sealer.start();
   parts_->reaper.start();
   parts_->core.knowledge.start();
@@ -235,6 +237,9 @@ void Volume::stop(double deadline_s) {
   parts.sealer.stop(std::chrono::milliseconds(static_cast<std::int64_t>(deadline_s * 1000)));
   parts.reaper.stop();
   if (deadline_s <= 0) return;
+  // Nobody has looked for what the last run's crash left: the next start does.
+  const bool was_crash = parts.recovery.kind == "daemon" || parts.recovery.kind == "machine";
+  if (was_crash && !parts.is_started) return;
   parts.object_walk.write_down();
   if (const Result<void> marked = mark_clean(parts.core); !marked.ok()) {
     log_error("clean stop not recorded errno={} step=\"{}\": the next start recovers",

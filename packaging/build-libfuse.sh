@@ -147,16 +147,21 @@ meson setup out --prefix "$prefix" --libdir lib --bindir /usr/bin --sysconfdir /
   -Dutils=false -Dexamples=false -Dtests=false >>"$log" 2>&1 || give_up "meson setup failed"
 ninja -C out >>"$log" 2>&1 || { tail -n 20 "$log" >&2; give_up "the build of libfuse failed"; }
 
-rm -rf "$prefix"
-meson install -C out --no-rebuild >>"$log" 2>&1 || give_up "the installation into $prefix failed"
+# The prefix is changed in one step: one without a stamp would be taken for somebody else's.
+made=$PWD/root$prefix
+DESTDIR=$PWD/root meson install -C out --no-rebuild >>"$log" 2>&1 || give_up "the installation into $prefix failed"
 
 libs="dl rt"
 [ $uring = true ] && libs="uring numa $libs"
-printf '%s\n' $libs >"$prefix/libs"
+printf '%s\n' $libs >"$made/libs"
 # The headers announce io_uring whether or not it is built in; this is what tells the truth.
-if [ $uring = true ]; then touch "$prefix/has_io_uring"; fi
+if [ $uring = true ]; then touch "$made/has_io_uring"; fi
 printf 'libfuse %s (Debian %s)\nio_uring %s\nrecipe %s\n' "$version" "$suite" "$uring" "$recipe" \
-  >"$prefix/stamp"
+  >"$made/stamp"
+rm -rf "$prefix.new"
+mv "$made" "$prefix.new"
+rm -rf "$prefix"
+mv "$prefix.new" "$prefix"
 cd /
 rm -rf "$work"
 echo "build-libfuse: libfuse $version is in $prefix (passthrough: yes, io_uring: $uring)"

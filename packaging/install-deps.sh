@@ -1,11 +1,12 @@
 #!/bin/bash
 # Installs the Debian packages that kvcachefs needs. As root; safe to run again.
 #
-#   packaging/install-deps.sh [--list] [build|run|demo|test|vm|cache]...     (default: build)
+#   packaging/install-deps.sh [--list] [build|run|demo|quickstart|test|vm|cache]...     (default: build)
 #
 #   run    what an installed kvcachefs needs
 #   build  compiler, libraries, and what packaging/build-libfuse.sh needs
 #   demo   what packaging/demo-two-servers.sh needs besides: an NFS server, namespaces
+#   quickstart  what packaging/quickstart.sh needs besides: Python
 #   test   build, demo, and everything that tests/run.sh uses
 #   vm     what tests/run.sh vm uses besides: a virtual machine's emulation, and what makes its image
 #   cache  what bench/pool.sh --only cache uses besides: a cache of Debian's to compare with
@@ -24,6 +25,7 @@ test_packages=(libgtest-dev clang-14 clang-format-14 clang-tidy-14 libclang-rt-1
   python3 python3-venv python3-dev xfsprogs e2fsprogs strace rocksdb-tools fio attr acl sqlite3 libsqlite3-dev zlib1g-dev
   git rsync procps psmisc kmod util-linux mount man-db systemd bash logrotate plocate libibverbs1 librdmacm1 libnuma1)
 demo_packages=(nfs-ganesha nfs-ganesha-vfs rpcbind iproute2 util-linux)
+quickstart_packages=(python3 python3-venv)
 vm_packages=(qemu-system-x86 mmdebstrap busybox-static cpio kmod e2fsprogs dpkg util-linux binutils)
 cache_packages=(rclone fuse3)
 
@@ -36,11 +38,12 @@ for set in "$@"; do
     run) wanted+=("${run_packages[@]}") ;;
     build) wanted+=("${build_packages[@]}") ;;
     demo) wanted+=("${demo_packages[@]}") ;;
+    quickstart) wanted+=("${quickstart_packages[@]}") ;;
     test) wanted+=("${build_packages[@]}" "${demo_packages[@]}" "${test_packages[@]}") ;;
     vm) wanted+=("${vm_packages[@]}") ;;
     cache) wanted+=("${cache_packages[@]}") ;;
     -h|--help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
-    *) echo "install-deps: unknown set $set (build, run, demo, test, vm or cache)" >&2; exit 2 ;;
+    *) echo "install-deps: unknown set $set (build, run, demo, quickstart, test, vm or cache)" >&2; exit 2 ;;
   esac
 done
 

@@ -140,6 +140,15 @@ int report_hung(const FoundMount& mount) {
   return kExitOk;
 }
 
+// Of a bind mount: the others stay, and so does the daemon.
+std::optional<std::string> other_mount(const FoundMount& mount) {
+  const auto table = read_mount_table();
+  if (!table) return std::nullopt;
+  for (const MountEntry& entry : *table)
+    if (entry.device == mount.entry.device) return entry.point;
+  return std::nullopt;
+}
+
 int umount(const UmountArguments& arguments) {
   auto probe = AnswerProbe::prepare();
   if (!probe) return give_up("umount: no process can be started: end some");
@@ -165,6 +174,10 @@ int umount(const UmountArguments& arguments) {
   const Process daemon = open_process(mount->daemon);
   const int flags = UMOUNT_NOFOLLOW | (arguments.lazy ? MNT_DETACH : 0);
   if (const int code = detach(*mount, flags); code != 0) return report_failure(*mount, code);
+  if (const auto other = other_mount(*mount)) {
+    print_out("kvcachefs: {}: unmounted; it is still mounted at {}\n", point, *other);
+    return kExitOk;
+  }
   if (arguments.lazy) {
     // It would serve what is open for ever: ask it for a bounded end. No answer: it has ended
     // by itself.

@@ -123,6 +123,7 @@ Result<SizeLimit> parse_size_limit(std::string_view text, std::uint64_t min,
                                    std::uint64_t max) {
   if (!text.empty() && text.back() == '%') {
     text.remove_suffix(1);
+    if (text.find('.') != std::string_view::npos) return fail(EINVAL, "not a whole percentage");
     static constexpr std::array<Unit, 1> kPlain{{{"", 1}}};
     const std::uint64_t percent = TRY(parse_with_units(text, kPlain, 1, 100));
     return SizeLimit{.bytes = 0, .percent = static_cast<std::uint32_t>(percent)};

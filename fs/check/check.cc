@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "fs/life/run_identity.h"
 #include "metadata/keys.h"
 
 namespace kvcachefs {
@@ -21,7 +22,7 @@ std::string printable(std::string_view name) {
 }
 
 Result<CheckSummary> Check::run() {
-  crashed_ = !TRY(setup_.catalog.run_marker()).clean;
+  TRY(find_last_end());
   TRY(check_rows());
   TRY(check_root());
   TRY(check_names());
@@ -36,6 +37,17 @@ Result<CheckSummary> Check::run() {
   TRY(check_block_names());
   TRY(setup_.catalog.sync());
   return summary_;
+}
+
+Result<void> Check::find_last_end() {
+  const RunMarker last = TRY(setup_.catalog.run_marker());
+  crashed_ = !last.clean;
+  const Result<std::optional<MachineCut>> cut = setup_.catalog.machine_cut();
+  if (!cut.ok() && cut.error().code != EBADMSG) return cut.error();
+  if (cut.ok() && *cut) cut_before_ = (*cut)->before;
+  const bool is_cut = crashed_ && is_of_another_boot(last, TRY(marker_of_now(setup_.devices)));
+  if (is_cut || !cut.ok()) cut_before_ = UINT64_MAX;
+  return {};
 }
 
 void Check::line(const std::string& text) const {

@@ -11,7 +11,8 @@
 // thrown away, and the devices are left alone.
 //
 // What a crash leaves for the next start to settle is no problem: orphans, unsealed files whose
-// backing file a power cut took, and backing files that were made just before it.
+// backing file a power cut took, and backing files that were made just before it; after a crash of the machine also names
+// of what was evicted, sealed files of another length, and backing files without a record.
 #pragma once
 
 #include <cstdint>
@@ -75,6 +76,7 @@ class Check {
 
  private:
   // ---- the passes ----
+  Result<void> find_last_end();
   Result<void> check_rows();
   Result<void> check_ids(std::uint64_t largest);
   Result<void> check_root();
@@ -135,7 +137,9 @@ class Check {
 
   const CheckSetup setup_;
   CheckSummary summary_;
-  bool crashed_ = false;        // the last run did not end in order
+  bool crashed_ = false;  // the last run did not end in order
+  ObjectId cut_before_ =
+      0;  // the machine's crash may have left anything of those below: the next start judges it
   bool blocks_behind_ = false;  // names are still to be read for blocks
   std::uint64_t next_id_ = 0;
   std::optional<InodeNumber> lost_and_found_;

@@ -44,6 +44,8 @@ Result<void> Check::check_data(InodeNumber number, InodeRecord& record) {
     if (code != ENOENT && code != EBADMSG) return backing.error();
     // A power cut may take what was never synced; the next start drops it.
     if (crashed_ && is_unsealed(record.state)) return {};
+    // It may bring back the name of what was evicted last.
+    if (code == ENOENT && record.object < cut_before_) return {};
     return lost(code == ENOENT ? "has lost its backing file"
                                : "has something else in the place of its backing file");
   }
@@ -98,7 +100,12 @@ Result<void> Check::check_seal(InodeNumber number, InodeRecord& record, Tier& ti
     return {};
   }
   const DataStamp stamp = stamp_of(now);
-  if (stamp.size != record.stamp.size) return damaged("is not as long as it was sealed");
+  if (stamp.size != record.stamp.size) {
+    const bool may_grow =
+        (record.flags & kInodeMayGrow) != 0 && stamp.mtime != record.stamp.mtime;
+    if (record.object < cut_before_ || (stamp.size > record.stamp.size && may_grow)) return {};
+    return damaged("is not as long as it was sealed");
+  }
   const std::uint64_t chunks = stamp.size > kMostChecksummedBytes
                                    ? 0
                                    : (stamp.size + kChecksumChunk - 1) / kChecksumChunk;

@@ -90,8 +90,8 @@ Result<void> Check::check_devices() {
       const std::optional<ObjectRecord> object = TRY(setup_.catalog.find_object(id));
       if (object && object->device == index) return {};
       if (TRY(has_row(Table::kOrphans, keys::lettered(keys::kOrphanObject, id)))) return {};
-      if (!object && crashed_ && id >= recent.first && id < recent.second)
-        return {};  // left to the next start
+      const bool is_recent = crashed_ && id >= recent.first && id < recent.second;
+      if (!object && (is_recent || id < cut_before_)) return {};  // left to the next start
       problem(kRemove, fmt::format("backing file {:016x} in {} belongs to no file", id, path));
       return setup_.repair ? tier.remove(id) : Result<void>{};
     };

@@ -4,6 +4,7 @@
 
 #include "backend/base/log.h"
 #include "fs/life/checked_status.h"
+#include "fs/life/recover.h"
 #include "fs/life/states.h"
 
 namespace kvcachefs {
@@ -197,8 +198,7 @@ Result<void> ObjectWalk::pass() {
       if (const Result<void> ordered = order_remote(); !ordered.ok())
         log_warn("names of the pool not in order errno={}", ordered.error().code);
       core_.budget.files().restored();
-      if (core_.cut.before != 0 && is_all_judged_ && !core_.catalog.forget_machine_cut().ok())
-        log_debug("the next start looks for what the crash left once more");
+      if (is_all_judged_) has_looked_after_cut(core_);
       if (core_.on_counted) core_.on_counted();
     }
     return {};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/base/log.h"
+#include "fs/life/recover.h"
 #include "fs/life/states.h"
 
 namespace kvcachefs {
@@ -81,8 +82,7 @@ std::vector<InodeNumber> take(std::deque<InodeNumber>& queue, std::size_t most) 
 }  // namespace
 
 void Reaper::start() {
-  if (strays_ && core_.cut.before != 0)
-    strays_thread_ = std::thread([this] { run_old_strays(); });
+  if (core_.cut.before != 0) strays_thread_ = std::thread([this] { run_old_strays(); });
   thread_ = std::thread([this] { run(); });
   evicted_thread_ = std::thread([this] { run_evicted(); });
 }
@@ -344,6 +344,7 @@ void Reaper::run_old_strays() {
   if (!outcome.ok())
     log_warn("stray backing files may be left errno={} step=\"{}\"", outcome.error().code,
              outcome.error().what);
+  if (outcome.ok() && !stopping()) has_looked_after_cut(core_);
 }
 
 bool Reaper::stopping() {

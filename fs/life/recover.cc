@@ -1,18 +1,15 @@
 #include "fs/life/recover.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <chrono>
-#include <map>
+#include <vector>
 
 #include "backend/base/log.h"
-#include "backend/base/proc_status.h"
-#include "backend/base/random.h"
 #include "fs/life/drop.h"
 #include "fs/life/has_sealed_bytes.h"
+#include "fs/life/run_identity.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
 #include "fs/node/bad_medium.h"
@@ -22,36 +19,10 @@ namespace {
 
 constexpr std::size_t kInodesAtOnce = 1024;
 
-// "UUID=IDENTITY;" for each device.
-Result<std::string> mount_ids(Core& core) {
-  std::string ids;
-  for (const auto& tier : core.devices->tiers())
-    ids += fmt::format("{}={};", format_uuid(tier->info().uuid), TRY(tier->mount_identity()));
-  return ids;
-}
-
-std::map<std::string_view, std::string_view> identities_in(std::string_view ids) {
-  std::map<std::string_view, std::string_view> out;
-  while (!ids.empty()) {
-    const std::string_view one = ids.substr(0, ids.find(';'));
-    ids.remove_prefix(std::min(one.size() + 1, ids.size()));
-    const std::size_t at = one.find('=');
-    // Of a run of an older version, which did not say whose it is: unlike all.
-    if (at != std::string_view::npos) out.emplace(one.substr(0, at), one.substr(at + 1));
-  }
-  return out;
-}
-
-// Whether a filesystem with files of the last run was mounted anew since: a device that is new, or given in
-// another place, has none.
-bool are_mounted_anew(std::string_view last, std::string_view now) {
-  const auto before = identities_in(last);
-  if (before.empty()) return last != now;
-  const auto current = identities_in(now);
-  return std::any_of(before.begin(), before.end(), [&](const auto& one) {
-    const auto at = current.find(one.first);
-    return at != current.end() && at->second != one.second;
-  });
+std::vector<Tier*> tiers_of(Core& core) {
+  std::vector<Tier*> tiers;
+  for (const auto& tier : core.devices->tiers()) tiers.push_back(tier.get());
+  return tiers;
 }
 
 Result<void> make_root(Core& core) {
@@ -160,10 +131,9 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
   RecoveryReport report;
   problem = "the state directory's database cannot be read: run kvcachefs fsck on it";
   const RunMarker last = TRY(core.catalog.run_marker());
-  RunMarker now{.clean = false, .boot_id = boot_id(), .mount_ids = TRY(mount_ids(core))};
+  const RunMarker now = TRY(marker_of_now(tiers_of(core)));
   // What a clean stop had no time to seal is not on the disk for certain either.
-  const bool another_boot =
-      last.boot_id != now.boot_id || are_mounted_anew(last.mount_ids, now.mount_ids);
+  const bool another_boot = is_of_another_boot(last, now);
   const bool is_new = !TRY(core.catalog.find_inode(kRootInode));
   core.first_object = core.catalog.coming_id();
   if (is_new) {
@@ -196,9 +166,16 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
   return report;
 }
 
+void has_looked_after_cut(Core& core) {
+  if (core.cut.before == 0 || core.cut_looks_left.fetch_sub(1) != 1) return;
+  if (!core.catalog.forget_machine_cut().ok())
+    log_debug("the next start looks for what the crash left once more");
+}
+
 Result<void> mark_clean(Core& core) {
-  return core.catalog.set_run_marker(
-      RunMarker{.clean = true, .boot_id = boot_id(), .mount_ids = TRY(mount_ids(core))});
+  RunMarker marker = TRY(marker_of_now(tiers_of(core)));
+  marker.clean = true;
+  return core.catalog.set_run_marker(marker);
 }
 
 }  // namespace kvcachefs

@@ -29,6 +29,10 @@ namespace kvcachefs {
 // `problem` says what to do.
 Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem);
 
+// One of the two that look at what a machine's crash has left (Core::cut_looks_left) has seen all: after the last one the
+// crash is forgotten. Any thread.
+void has_looked_after_cut(Core& core);
+
 // Marks the run as ended in order. The catalog is on disk when it returns.
 Result<void> mark_clean(Core& core);
 

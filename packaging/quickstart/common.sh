@@ -75,7 +75,7 @@ make_venv() {
   local python=/usr/bin/python3
   [ -x $python ] || python=python3
   if ! $python -c 'import ensurepip, venv' 2>/dev/null; then
-    quietly apt apt-get install -y --no-install-recommends python3-venv || exit 1
+    quietly apt "$root/packaging/install-deps.sh" quickstart || exit 1
   fi
   [ -x "$venv/bin/pip" ] || quietly venv $python -m venv "$venv" || exit 1
   quietly pip "$venv/bin/pip" install --disable-pip-version-check \

@@ -368,6 +368,22 @@ def write(mount, name, text):
         file.write(text)
 
 
+@pytest.mark.parametrize("lazy", [False, True], ids=["umount", "lazy"])
+def test_unmounting_a_bind_mount_leaves_the_others(shared, tmp_path, lazy):
+    shared.start()
+    write(shared, "f", "bytes")
+    bound = tmp_path / "bound"
+    bound.mkdir()
+    subprocess.run(["mount", "--bind", shared.mnt, bound], check=True, timeout=60)
+    subprocess.run(["mount", "--make-private", bound], check=True, timeout=60)
+    done = shared.cli("umount", *(["--lazy"] if lazy else []), str(bound))
+    assert done.returncode == 0, done.stderr
+    assert f"still mounted at {shared.mnt}" in done.stdout
+    assert not (bound / "f").exists()
+    with open(f"{shared.mnt}/f") as file:
+        assert file.read() == "bytes"
+
+
 @pytest.mark.parametrize("propagation", ["slave", "private"])
 def test_a_container_sees_the_mount(shared, propagation):
     # Bound before the mount is there: only a container with propagation gets it later.

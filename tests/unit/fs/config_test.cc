@@ -40,6 +40,29 @@ class ConfigTest : public ::testing::Test {
   std::string problem_;
 };
 
+TEST_F(ConfigTest, AFewBytesAreNoRoomToLeaveFree) {
+  give_device();
+  for (const char* free : {"5", "1023KiB", "51%", "1.5%"}) {
+    sources_.command_line.resize(1);
+    give("min-free", free);
+    EXPECT_FALSE(load().ok()) << free;
+  }
+  for (const char* free : {"0", "1MiB", "50%"}) {
+    sources_.command_line.resize(1);
+    give("min-free", free);
+    EXPECT_OK(load()) << free << problem_;
+  }
+}
+
+TEST_F(ConfigTest, DevicesInAnotherOrderDoNotBeginAnotherState) {
+  std::filesystem::create_directory(dir_ / "nvme1/state");
+  give_device();
+  give("nvme", dir_ / "nvme1");
+  expect_problem(EINVAL, {"--nvme", "nvme1", "name it first", "--state"});
+  give("state", dir_ / "nvme1/state");
+  ASSERT_OK(load()) << problem_;
+}
+
 TEST_F(ConfigTest, DefaultsAreThoseOfTheHelp) {
   give_device();
   const auto config = load();

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <thread>
 
@@ -436,6 +437,17 @@ TEST_F(Fsck, QuarantinesAFileOfAnotherSize) {
   EXPECT_FALSE(TestVolume::exists(backing));
   EXPECT_EQ("bad", read_file(volume_.device_paths().front() + "/quarantine/" +
                              std::filesystem::path(backing).filename().string()));
+}
+
+// As the mount takes it.
+TEST_F(Fsck, LeavesAFileThatWhoHasItOpenSinceAnEarlierRunMayWriteOn) {
+  edit([&](Catalog& catalog, Edit& edit) {
+    InodeRecord record = *must(catalog.find_inode(bad_));
+    record.flags |= kInodeMayGrow;
+    edit.put_inode(bad_, record);
+  });
+  std::ofstream(backing_of(bad_), std::ios::app) << "and more";
+  EXPECT_EQ(0, check().exit_code) << check().text;
 }
 
 TEST_F(Fsck, QuarantinesAFileWhoseBytesAreNotTheSealedOnes) {
