@@ -105,8 +105,9 @@ class OpenFile;
 struct Opened {
   OpenFile* file = nullptr;
   ServeMode mode = ServeMode::kDirect;
-  int backing_id = 0;       // of the two passthrough modes
-  bool wants_flush = true;  // false: nothing can have been written, close needs no FLUSH
+  int backing_id = 0;        // of the two passthrough modes
+  bool drops_pages = false;  // kCached: what the kernel has of it may be older than a write
+  bool wants_flush = true;   // false: nothing can have been written, close needs no FLUSH
 };
 
 struct Created {

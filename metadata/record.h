@@ -44,7 +44,7 @@ enum InodeFlag : std::uint32_t {
   kInodeReused =
       1u
       << 6,  // a block that was opened once more after it was stored (fs/known/pool_writes.h)
-  // Sealed by a daemon that nobody had opened it of for writing: who opened it of an ended one may write on.
+  // Made, and perhaps left open, under a daemon that has ended: who has it open may write on.
   kInodeMayGrow = 1u << 7,
 };
 

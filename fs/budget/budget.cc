@@ -156,8 +156,8 @@ void Budget::note_settling(const Inode& inode) {
 
 void Budget::note_rewrite(InodeNumber number, const InodeRecord& before,
                           const InodeRecord& after) {
-  const bool was = before.previous_object != kNoObject;
-  const bool is = after.previous_object != kNoObject;
+  const bool was = before.previous_object != kNoObject && before.nlink > 0;
+  const bool is = after.previous_object != kNoObject && after.nlink > 0;
   if (was == is) return;
   const std::lock_guard lock(mutex_);
   if (is) {
@@ -167,9 +167,13 @@ void Budget::note_rewrite(InodeNumber number, const InodeRecord& before,
   }
 }
 
-std::vector<InodeNumber> Budget::rewritten() const {
+std::vector<InodeNumber> Budget::rewritten(InodeNumber after, std::size_t most) const {
   const std::lock_guard lock(mutex_);
-  return {rewritten_.begin(), rewritten_.end()};
+  std::vector<InodeNumber> out;
+  for (auto at = rewritten_.upper_bound(after); at != rewritten_.end() && out.size() < most;
+       ++at)
+    out.push_back(*at);
+  return out;
 }
 
 bool Budget::has_writers() const {

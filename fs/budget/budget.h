@@ -15,8 +15,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "fs/budget/budget_options.h"
@@ -103,8 +103,8 @@ class Budget {
   // Of those who were, these have too much still.
   void keep_over_quota(TenantMask tenants) noexcept { over_quota_.fetch_and(tenants); }
   [[nodiscard]] bool has_writers() const;
-  // The files that are being rewritten, and what they held before is still there.
-  [[nodiscard]] std::vector<InodeNumber> rewritten() const;
+  // The files that are being rewritten, and what they held before is still there, in the order of their numbers.
+  [[nodiscard]] std::vector<InodeNumber> rewritten(InodeNumber after, std::size_t most) const;
   // Wakes whoever waits for room.
   void announce();
   Usage& usage() noexcept { return usage_; }
@@ -160,7 +160,7 @@ class Budget {
   std::condition_variable room_made_;
   std::vector<Device> of_;  // by index in the catalog's device table
   std::unordered_map<InodeNumber, std::uint32_t> writing_;  // inode to device; under mutex_
-  std::unordered_set<InodeNumber> rewritten_;               // under mutex_
+  std::set<InodeNumber> rewritten_;                         // under mutex_
   InodeNumber measured_last_ = 0;
   std::atomic<std::uint64_t> slowed_{0};
   std::atomic<TenantMask> over_quota_{0};

@@ -31,6 +31,7 @@ constexpr std::chrono::seconds kStuck{10};
 constexpr std::chrono::nanoseconds kYoung = std::chrono::seconds{1};
 // Looked at in one round, and passed over because they were kept; room is looked at again in between.
 constexpr std::size_t kMostInRound = 512;
+constexpr std::size_t kMostReplaced = 64;
 constexpr std::size_t kMostPassed = 65'536;
 // What was found to be kept is passed over so long, unless there is too much of it to remember.
 constexpr std::chrono::seconds kKeptTrusted{60};
@@ -353,37 +354,36 @@ bool Evictor::evict(const Candidate& candidate, const InodePtr& inode, DropReaso
                      gone->obstacle == Obstacle::kOwned;
   if (stays && kept_.size() < kMostKept) kept_.insert(kept_key(candidate));
   if (gone->obstacle != Obstacle::kNone) return false;
-  freed(gone->device, candidate.tenant, gone->bytes, needs);
+  shares_.evicted(candidate.tenant, gone->bytes);
+  if (gone->device >= needs.size()) return true;
+  found_of_ |= mask_of(candidate.tenant);
+  found_on_[gone->device].evicted = true;
+  Need& need = needs[gone->device];
+  need.bytes -= static_cast<std::int64_t>(gone->bytes);
+  --need.inodes;
+  ++need.evicted;
   return true;
 }
 
-void Evictor::freed(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes,
-                    std::vector<Need>& needs) {
-  shares_.evicted(tenant, bytes);
-  if (device >= needs.size()) return;
-  found_of_ |= mask_of(tenant);
-  found_on_[device].evicted = true;
-  Need& need = needs[device];
-  need.bytes -= static_cast<std::int64_t>(bytes);
-  --need.inodes;
-  ++need.evicted;
-}
-
 void Evictor::drop_all_replaced(std::vector<Need>& needs) {
-  const auto is_wanted = [&] { return is_short(needs) || shares_.beyond_quota() != 0; };
-  if (!is_wanted()) return;
-  for (const InodeNumber number : core_.budget.rewritten()) {
-    if (!is_wanted()) return;
+  if (!is_short(needs)) return;
+  const std::vector<InodeNumber> numbers =
+      core_.budget.rewritten(replaced_last_, kMostReplaced);
+  replaced_last_ = numbers.size() < kMostReplaced ? 0 : numbers.back();
+  for (const InodeNumber number : numbers) {
     const InodePtr inode = core_.table.find(number);
     if (inode == nullptr) continue;
-    const auto gone = drop_replaced(core_, *inode, [&](const SealedCopy& copy) {
-      return (copy.device < needs.size() && needs[copy.device].any()) ||
-             (shares_.beyond_quota() & mask_of(copy.tenant)) != 0;
+    const auto gone = drop_replaced(core_, *inode, [&](std::uint32_t device) {
+      return device < needs.size() && needs[device].any();
     });
     if (!gone.ok())
       log_warn("replaced_not_dropped inode={} errno={} step=\"{}\"", number, gone.error().code,
                gone.error().what);
-    if (gone.ok() && *gone) freed((*gone)->device, (*gone)->tenant, (*gone)->bytes, needs);
+    if (!gone.ok() || !*gone) continue;
+    Need& need = needs[(*gone)->device];
+    need.bytes -= static_cast<std::int64_t>((*gone)->bytes);
+    --need.inodes;
+    ++need.evicted;
   }
 }
 

@@ -96,9 +96,6 @@ class Evictor {
   bool is_in_use(const Candidate& sibling, Inode& inode);
   // The next that may go: of who has too much while there is one.
   std::optional<Candidate> next(const std::vector<Need>& needs);
-  // So much less is needed of a device, and a tenant has so much less.
-  void freed(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes,
-             std::vector<Need>& needs);
   // Evicts one, and the other files of its block (siblings.h).
   void consider(const Candidate& candidate, std::vector<Need>& needs);
   // What it freed is taken from the need of its device. False: it stays.
@@ -124,6 +121,7 @@ class Evictor {
   TenantMask found_of_ = 0;      // whose
   bool has_moved_ =
       false;  // in this walk: some were used since, or are to go with others: their turn comes later
+  InodeNumber replaced_last_ = 0;
   Shares shares_;            // as of this round
   bool of_anybody_ = false;  // in this walk: nothing is left of those who have too much
   // Names that directories or applications keep: passed over for a while without a look at them.

@@ -8,7 +8,6 @@
 #include "backend/base/log.h"
 #include "fs/life/checked_status.h"
 #include "fs/life/drop.h"
-#include "fs/life/obstacle.h"
 #include "fs/life/states.h"
 #include "fs/names/attrs.h"
 #include "fs/node/attributes.h"
@@ -120,11 +119,7 @@ Result<UniqueFd> Files::truncate_at_open(Inode& inode, Tier& tier, int flags,
   const bool writable = (flags & O_ACCMODE) != O_RDONLY;
   if (published && named && writable && inode.opens == 0 &&
       (inode.record.flags & kInodeFsynced) == 0) {
-    Result<UniqueFd> begun = start_rewrite(inode, caller);
-    if (begun.ok() || begun.error().code != ENOSPC) return begun;
-    const Treatment treatment = TRY(core_.knowledge.treatment(inode.number, inode.record));
-    if (obstacle_by_policy(treatment) != Obstacle::kNone) return begun;
-    // There is no room for both.
+    return start_rewrite(inode, caller);
   }
   const UniqueFd fd = TRY(tier.open(inode.record.object, O_RDWR));
   if (published) {
@@ -239,7 +234,8 @@ Result<std::optional<Arrival>> Files::bring_bytes(const InodePtr& inode, int fla
   if (!brought.ok() && only_reads &&
       (brought.error().code == ENOSPC || brought.error().code == EDQUOT))
     return fail(ENOENT, "there is no room for its bytes");
-  // The kernel looks it up once more then, and makes a new one where it was asked to.
+  // The kernel looks it up once more then, and makes a new one where it was asked to. Who reads gets a miss: a second ESTALE
+  // would be his.
   const bool is_missing = !brought.ok() && !only_reads && brought.error().code == ENOENT;
   // He does not want them: that the pool does not answer is nothing to him.
   if (is_missing && (flags & O_TRUNC) != 0) TRY(let_go_of_remote(*inode));
@@ -370,6 +366,8 @@ Opened Files::enter(std::unique_ptr<OpenFile> file, std::unique_lock<std::mutex>
   const Opened opened{.file = file.get(),
                       .mode = file->mode,
                       .backing_id = inode.backing_id,
+                      .drops_pages = file->mode == ServeMode::kCached &&
+                                     std::exchange(inode.has_old_pages, false),
                       .wants_flush = file->writable()};
   lock.unlock();
   core_.counters.open_files.fetch_add(1, std::memory_order_relaxed);
@@ -448,7 +446,8 @@ void Files::release(OpenFile& file) {
   {
     const std::lock_guard lock(inode.mutex);
     count_closed(*last);
-    // Who has it mapped reads pages all the same.
+    // Who had it mapped read pages all the same.
+    if (is_direct_writer(*last)) inode.has_old_pages = true;
     drop_pages = inode.opens > 0 && inode.direct_writers == 0 && is_direct_writer(*last);
     if (last->writable()) {
       --inode.writers;
@@ -471,6 +470,14 @@ void Files::release(OpenFile& file) {
   if (seal && core_.on_unwritten) core_.on_unwritten(inode.number);
 }
 
+// The kernel goes on writing for who has it open.
+Result<void> Files::note_left_open(Inode& inode) {
+  if (inode.record.nlink == 0 || (inode.record.flags & kInodeMayGrow) != 0) return {};
+  InodeRecord next = inode.record;
+  next.flags |= kInodeMayGrow;
+  return commit_record(core_, inode, std::move(next), {});
+}
+
 void Files::release_all() {
   std::unordered_map<OpenFile*, std::unique_ptr<OpenFile>> open;
   {
@@ -482,8 +489,11 @@ void Files::release_all() {
     count_closed(*file);
     // Half of what is being stored is not whole now: the sealer would take it for what its last close could not publish.
     const bool is_half = file->inode->record.state == DataState::kUnpublished;
-    if (file->writable() && !is_half && --file->inode->writers == 0)
-      core_.budget.writer_ended(*file->inode);
+    if (!file->writable() || is_half || --file->inode->writers > 0) continue;
+    core_.budget.writer_ended(*file->inode);
+    if (const Result<void> noted = note_left_open(*file->inode); !noted.ok())
+      log_warn("left open inode={} errno={}: counts as damaged when it grows",
+               file->inode->number, noted.error().code);
   }
 }
 

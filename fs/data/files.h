@@ -67,6 +67,7 @@ class Files {
   Result<UniqueFd> truncate_at_open(Inode& inode, Tier& tier, int flags, const Caller& caller);
   Result<UniqueFd> start_rewrite(Inode& inode, const Caller& caller);
   void undo_rewrite(Inode& inode);
+  Result<void> note_left_open(Inode& inode);
   Result<int> backing_id_of(Inode& inode, Tier& tier, int fd);
   Result<void> strip_on_write(OpenFile& file, const Caller& caller);
   Result<bool> is_empty_and_unfinished(Inode& inode);

@@ -69,7 +69,7 @@ void describe(const Opened& opened, bool direct_mmap, fuse_file_info& info) noex
       info.direct_io = 1;
       break;
     case ServeMode::kCached:
-      info.keep_cache = 1;
+      info.keep_cache = opened.drops_pages ? 0 : 1;
       break;
     case ServeMode::kDirect:
       // Where a direct file cannot be mapped shared (kernel < 6.6, old libfuse; passthrough is not there either, so

@@ -2,18 +2,23 @@
 // when the rewrite fails. Where room is short it goes first.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 
-#include "fs/budget/usage.h"
 #include "fs/node/core.h"
 
 namespace kvcachefs {
 
-// Of what its policy keeps, and of what hides an older file on the pool, it stays. `wanted`: of the copy, asked last, under
+struct Replaced {
+  std::uint32_t device = 0;
+  std::uint64_t bytes = 0;  // that it occupies until the reaper comes
+};
+
+// Of what its policy keeps, and of what hides an older file on the pool, it stays. `is_wanted`: of its device; asked under
 // the inode's lock. nullopt: it stays, or there is none. Takes the lock. Errors: those of the catalog and of
 // Knowledge::treatment(); it is there then.
-Result<std::optional<SealedCopy>> drop_replaced(
-    Core& core, Inode& inode, const std::function<bool(const SealedCopy&)>& wanted);
+Result<std::optional<Replaced>> drop_replaced(
+    Core& core, Inode& inode, const std::function<bool(std::uint32_t)>& is_wanted);
 
 }  // namespace kvcachefs

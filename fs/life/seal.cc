@@ -100,10 +100,7 @@ Result<Sealed> record_seal(Core& core, const SealCandidate& file, const DataStam
   Edit edit;
   enter_state(file.inode->number, next, DataState::kSealed, edit);
   next.stamp = stamp;
-  if (file.object >= core.first_object)
-    next.flags &= ~std::uint32_t{kInodeMayGrow};
-  else if (file.write_opens == 0)
-    next.flags |= kInodeMayGrow;
+  if (file.object < core.first_object) next.flags |= kInodeMayGrow;
   edit.put_object(file.object, object);
   if (core.is_publishing && (is_new || !TRY(core.catalog.find_pool_copy(file.inode->number))))
     edit.put_to_publish(file.inode->number, stamp.size);

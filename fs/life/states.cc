@@ -72,6 +72,7 @@ Result<void> let_go_of_previous(Core& core, InodeRecord& record, Edit& edit) {
   edit.put_orphan_object(record.previous_object, device);
   record.previous_object = kNoObject;
   record.previous_state = DataState::kNone;
+  record.flags &= ~std::uint32_t{kInodeMayGrow};
   return {};
 }
 

@@ -1,7 +1,9 @@
 #include "fs/life/sync_files.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,6 +40,21 @@ void write_out(std::vector<FileToSync>& files) {
       if (file.stamp && ::sync_file_range(file.fd, 0, 0, step) != 0) note(file.error, errno);
 }
 
+// Of others, as overlayfs, it is not known that sync_file_range(2) writes out, and says each file's errors.
+bool can_sync_together(int fd) {
+  struct statfs below {};
+  if (::fstatfs(fd, &below) != 0) return false;
+  switch (below.f_type) {
+    case EXT4_SUPER_MAGIC:
+    case XFS_SUPER_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case TMPFS_MAGIC:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // What was written out is on the medium, and its sizes and places are in the journal. The file that is synced on its own is
 // for the flush: where the journal has nothing to write, syncfs(2) of xfs does not flush.
 bool commit(Devices& devices, std::uint32_t device, FileToSync& any) {
@@ -52,13 +69,15 @@ bool commit(Devices& devices, std::uint32_t device, FileToSync& any) {
 }  // namespace
 
 void sync_together(Devices& devices, std::vector<FileToSync>& files) {
+  const UnixNanos now = file_clock_now();
   UnixNanos newest = 0;
   std::set<std::uint32_t> used;
   for (FileToSync& file : files) {
     struct stat before {};
-    if (::fstat(file.fd, &before) != 0) continue;
+    if (!can_sync_together(file.fd) || ::fstat(file.fd, &before) != 0) continue;
     file.stamp = stamp_of(before);
-    newest = std::max(newest, file.stamp->mtime);
+    // What somebody has dated ahead says nothing of the clock.
+    if (file.stamp->mtime <= now) newest = std::max(newest, file.stamp->mtime);
     used.insert(file.device);
   }
   let_the_clock_tick(newest);

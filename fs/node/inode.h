@@ -59,6 +59,8 @@ struct Inode {
   std::uint32_t cached_opens = 0;
   // Writers whose bytes pass the kernel's page cache by, through the daemon. Never beside cached opens.
   std::uint32_t direct_writers = 0;
+  // There were some since the last cached open.
+  bool has_old_pages = false;
   // Counts opens for writing; the seal compares it to notice a writer that came and went
   // meanwhile.
   std::uint64_t write_opens = 0;

@@ -289,6 +289,8 @@ TEST(Recovery, WhatIsWrittenOnThroughAnOldDescriptorIsNoDamage) {
   const InodeNumber inode = volume.store_file(kRootInode, "log", "one\n");
   const std::string backing = volume.backing_path_of(inode);
   volume.crash_daemon();
+  // Somebody else opens it for writing, and has done with it.
+  volume.close(volume.open(inode, O_RDWR));
   volume.settle();
   EXPECT_EQ(DataState::kSealed, volume.state_of(inode));
   write_file(backing, "one\ntwo\n");
@@ -306,6 +308,21 @@ TEST(Recovery, WhatIsWrittenOnThroughAnOldDescriptorIsNoDamage) {
   ASSERT_EQ(0, ::truncate(backing.c_str(), 4));
   EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "log"));
   EXPECT_EQ(1u, volume->counts().damaged);
+}
+
+// The stop seals it, and the kernel goes on writing.
+TEST(Recovery, WhatWasOpenForWritingAtAStopMayGrow) {
+  TestVolume volume;
+  const Created log = volume.create(kRootInode, "log");
+  const InodeNumber inode = log.entry.inode;
+  volume.write(*log.opened.file, "one\n");
+  ASSERT_OK(volume->flush(*log.opened.file, kRoot));
+  const std::string backing = volume.backing_path_of(inode);
+  volume.settle();
+  EXPECT_EQ(DataState::kSealed, volume.state_of(inode));
+  write_file(backing, "one\ntwo\n");
+  EXPECT_EQ("one\ntwo\n", must(volume.read_path("log")));
+  EXPECT_EQ(0u, volume->counts().damaged);
 }
 
 TEST(Recovery, WhatGrewAndWasOpenInNoEndedDaemonIsDamaged) {
