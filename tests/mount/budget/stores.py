@@ -158,7 +158,7 @@ def flood(root, layout, jobs, seed, threads=8):
             try:
                 store(root, layout, job, content)
             except OSError as error:
-                errors.append((job, repr(error)))
+                errors.append((job, f"{error!r} {error.filename} {error.filename2}"))
             seconds.append(time.monotonic() - begin)
 
     workers = [threading.Thread(target=worker) for _ in range(threads)]

@@ -48,7 +48,7 @@ def check_oldest_went(keys, left):
 
 def check_counts(mount):
     """What the status tells is what is on the disk."""
-    watch.wait_calm(mount)
+    watch.wait_at_rest(mount)
 
     seen = []
 
