@@ -358,10 +358,7 @@ bool Evictor::evict(const Candidate& candidate, const InodePtr& inode, DropReaso
   if (gone->device >= needs.size()) return true;
   found_of_ |= mask_of(candidate.tenant);
   found_on_[gone->device].evicted = true;
-  Need& need = needs[gone->device];
-  need.bytes -= static_cast<std::int64_t>(gone->bytes);
-  --need.inodes;
-  ++need.evicted;
+  needs[gone->device].freed(gone->bytes);
   return true;
 }
 
@@ -379,11 +376,7 @@ void Evictor::drop_all_replaced(std::vector<Need>& needs) {
     if (!gone.ok())
       log_warn("replaced_not_dropped inode={} errno={} step=\"{}\"", number, gone.error().code,
                gone.error().what);
-    if (!gone.ok() || !*gone) continue;
-    Need& need = needs[(*gone)->device];
-    need.bytes -= static_cast<std::int64_t>((*gone)->bytes);
-    --need.inodes;
-    ++need.evicted;
+    if (gone.ok() && *gone) needs[(*gone)->device].freed((*gone)->bytes);
   }
 }
 

@@ -56,6 +56,12 @@ class Evictor {
     std::uint64_t evicted = 0;
     bool leaving = false;  // something will have gone soon, and is no need any more
     [[nodiscard]] bool any() const noexcept { return bytes > 0 || inodes > 0; }
+    // A file of so many bytes goes.
+    void freed(std::uint64_t file_bytes) noexcept {
+      bytes -= static_cast<std::int64_t>(file_bytes);
+      --inodes;
+      ++evicted;
+    }
     // There will be some room when what is leaving has gone.
     [[nodiscard]] bool is_coming() const noexcept {
       return leaving && bytes < static_cast<std::int64_t>(marks.headroom) &&

@@ -101,9 +101,7 @@ Result<void> Check::check_seal(InodeNumber number, InodeRecord& record, Tier& ti
   }
   const DataStamp stamp = stamp_of(now);
   if (stamp.size != record.stamp.size) {
-    const bool may_grow =
-        (record.flags & kInodeMayGrow) != 0 && stamp.mtime != record.stamp.mtime;
-    if (record.object < cut_before_ || (stamp.size > record.stamp.size && may_grow)) return {};
+    if (record.object < cut_before_ || is_written_on(record, stamp)) return {};
     return damaged("is not as long as it was sealed");
   }
   const std::uint64_t chunks = stamp.size > kMostChecksummedBytes

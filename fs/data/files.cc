@@ -446,9 +446,11 @@ void Files::release(OpenFile& file) {
   {
     const std::lock_guard lock(inode.mutex);
     count_closed(*last);
-    // Who had it mapped read pages all the same.
-    if (is_direct_writer(*last)) inode.has_old_pages = true;
-    drop_pages = inode.opens > 0 && inode.direct_writers == 0 && is_direct_writer(*last);
+    if (is_direct_writer(*last)) {
+      // Who had it mapped read pages all the same.
+      inode.has_old_pages = true;
+      drop_pages = inode.opens > 0 && inode.direct_writers == 0;
+    }
     if (last->writable()) {
       --inode.writers;
       if (inode.writers == 0) core_.budget.writer_ended(inode);

@@ -107,10 +107,7 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
         const bool is_of_cut = is_of_cut_run(core, record, now);
         const bool is_synced = (record.flags & kInodeFsynced) != 0;
         const bool is_same_size = now.size == record.stamp.size;
-        // The kernel still writes for who had it open when its daemon ended.
-        const bool is_written_on = now.size > record.stamp.size &&
-                                   now.mtime != record.stamp.mtime &&
-                                   (record.flags & kInodeMayGrow) != 0;
+        const bool is_longer = is_written_on(record, now);
         lock.unlock();
         const bool is_kept =
             is_of_cut &&
@@ -119,7 +116,7 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
         // doing: no damage.
         const bool is_on_purpose =
             is_of_cut ? is_kept || (is_same_size && has_come_through(core, inode, object, now))
-                      : is_same_size || is_written_on;
+                      : is_same_size || is_longer;
         if (is_on_purpose) return take_as_changed(core, inode, object, *backing);
         // Nobody had it open for writing, and a mapping cannot change a size.
         reason = is_of_cut ? DropReason::kIncomplete : DropReason::kDamaged;

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
-#include <set>
+#include <map>
 
 #include "backend/base/log.h"
 #include "fs/node/attributes.h"
@@ -71,22 +71,24 @@ bool commit(Devices& devices, std::uint32_t device, FileToSync& any) {
 void sync_together(Devices& devices, std::vector<FileToSync>& files) {
   const UnixNanos now = file_clock_now();
   UnixNanos newest = 0;
-  std::set<std::uint32_t> used;
+  std::map<std::uint32_t, bool> together;  // by device
   for (FileToSync& file : files) {
+    const auto [at, is_first] = together.try_emplace(file.device, false);
+    if (is_first) at->second = can_sync_together(file.fd);
     struct stat before {};
-    if (!can_sync_together(file.fd) || ::fstat(file.fd, &before) != 0) continue;
+    if (!at->second || ::fstat(file.fd, &before) != 0) continue;
     file.stamp = stamp_of(before);
     // What somebody has dated ahead says nothing of the clock.
     if (file.stamp->mtime <= now) newest = std::max(newest, file.stamp->mtime);
-    used.insert(file.device);
   }
   let_the_clock_tick(newest);
   write_out(files);
-  for (const std::uint32_t device : used) {
+  for (const auto& one : together) {
+    const std::uint32_t device = one.first;
     const auto any = std::find_if(files.begin(), files.end(), [device](const FileToSync& file) {
       return file.device == device && file.stamp;
     });
-    if (commit(devices, device, *any)) continue;
+    if (any == files.end() || commit(devices, device, *any)) continue;
     for (FileToSync& file : files)
       if (file.device == device && file.error == 0) file.stamp.reset();
   }

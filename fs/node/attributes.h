@@ -15,6 +15,14 @@ namespace kvcachefs {
   return a.size == b.size && a.mtime == b.mtime;
 }
 
+// Whether a sealed file that looks so by now was made longer by who had it open when an earlier daemon ended: the kernel
+// goes on writing for him.
+[[nodiscard]] constexpr bool is_written_on(const InodeRecord& record,
+                                           const DataStamp& now) noexcept {
+  return (record.flags & kInodeMayGrow) != 0 && now.size > record.stamp.size &&
+         now.mtime != record.stamp.mtime;
+}
+
 // The attributes of an inode whose record and (regular files) backing file's status are given.
 [[nodiscard]] struct stat merge_attributes(InodeNumber number, const InodeRecord& record,
                                            const struct stat* backing) noexcept;

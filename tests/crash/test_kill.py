@@ -50,7 +50,10 @@ def test_kill_rounds(tmp_path, seed, data_path):
     states = [{} for _ in range(WORKERS)]
     total, slowest, struck = 0, 0.0, 0
     with kvmount.Mount(f"kill-{data_path}", data_path=data_path, foreground=False) as mount:
-        for number in range(ROUNDS):
+        # A round that met no call proves nothing, and is made again: on a busy machine all workers may be between two.
+        for number in range(2 * ROUNDS):
+            if struck == ROUNDS:
+                break
             try:
                 states, acknowledged, seconds, in_flight = one_round(
                     mount, number, rng, states, str(tmp_path))
@@ -62,10 +65,9 @@ def test_kill_rounds(tmp_path, seed, data_path):
             mount.stop()
             crashes.check_fsck(mount)
             mount.start()
+        assert struck == ROUNDS, f"{struck} of {2 * ROUNDS} kills met a call in flight"
         for index in range(WORKERS):
             final = model.Replay("/nonexistent", states[index])
             crashes_left = model.check_after_kill(f"{mount.mnt}/w{index}", final)[1]
             assert not crashes_left, f"after the last clean remount: {crashes_left}"
-    # On a busy machine all workers may be between two calls.
-    assert struck > ROUNDS // 2, f"{struck} of {ROUNDS} kills met a call in flight: too few"
     print(f"{ROUNDS} kills, {data_path}: {total} acknowledged, slowest remount {slowest:.3f} s")
