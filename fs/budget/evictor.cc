@@ -281,12 +281,13 @@ bool Evictor::found_nothing(const std::vector<Need>& needs) const {
 }
 
 // Stored just now: its writer may be about to rename it, and what the kernel remembers of it must not outlast
-// it. Its stamp may be that of the lookup long before. The caller holds the inode's lock.
+// it. Its stamp may be that of the lookup long before, and its close may have waited for room long after its last
+// write. The caller holds the inode's lock.
 bool Evictor::is_young(const Candidate& candidate, const Inode& inode) const {
   const std::int64_t used =
       static_cast<std::int64_t>(candidate.key.stamp) * order::kNanosPerStamp;
   if (core_.knowledge.now() - used < kYoung.count()) return true;
-  const UnixNanos age = file_clock_now() - inode.record.stamp.ctime;
+  const UnixNanos age = file_clock_now() - std::max(inode.record.stamp.ctime, inode.closed_at);
   return age >= 0 && age < kYoung.count();
 }
 

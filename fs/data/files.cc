@@ -206,6 +206,18 @@ bool Files::has_no_name(Inode& inode) {
   return inode.record.nlink == 0;
 }
 
+// Of what names and directories say. Where that cannot be known just now its close waits for nothing more than others'.
+bool Files::is_to_be_kept(Inode& inode) {
+  InodeRecord record;
+  {
+    const std::lock_guard lock(inode.mutex);
+    record = inode.record;
+  }
+  const Result<Treatment> treatment = core_.knowledge.treatment(inode.number, record);
+  return treatment.ok() && treatment->policy >= FilePolicy::kKeep &&
+         treatment->by != PolicyBy::kApplication;
+}
+
 Result<void> Files::let_go_of_remote(Inode& inode) {
   return drop_names(core_, inode.number, DropReason::kRemoved, {},
                     {.may_go = [](const Inode& now) -> Result<bool> {
@@ -236,7 +248,9 @@ Result<std::optional<Arrival>> Files::bring_bytes(const InodePtr& inode, int fla
     return fail(ENOENT, "there is no room for its bytes");
   // The kernel looks it up once more then, and makes a new one where it was asked to. Who reads gets a miss: a second ESTALE
   // would be his.
-  const bool is_missing = !brought.ok() && !only_reads && brought.error().code == ENOENT;
+  const bool is_gone =
+      !brought.ok() && (brought.error().code == ENOENT || brought.error().code == ESTALE);
+  const bool is_missing = is_gone && !only_reads;
   // He does not want them: that the pool does not answer is nothing to him.
   if (is_missing && (flags & O_TRUNC) != 0) TRY(let_go_of_remote(*inode));
   if (is_missing && has_no_name(*inode))
@@ -251,6 +265,7 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
   TRY(check_direct_io_of(number, flags));
   TRY(take_back_if_failed(core_, *inode));
   std::optional<Arrival> arrival = TRY(bring_bytes(inode, flags));
+  const bool is_kept = (flags & O_ACCMODE) != O_RDONLY && is_to_be_kept(*inode);
   struct stat checked = TRY(check_stands(*inode));
   if (check == OpenCheck::kVerify && verifier_.is_wanted(*inode, flags)) {
     TRY(verifier_.verify(inode, flags));
@@ -274,7 +289,9 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
     Tier* tier = TRY(core_.devices->of(*inode));
     fd = TRY(truncate_at_open(*inode, *tier, flags, caller));
   }
-  if (!changes) core_.budget.opened(*inode, checked, caller.uid);
+  // Runtimes load with O_RDWR, too.
+  const bool reads = (flags & O_ACCMODE) != O_WRONLY && (flags & O_TRUNC) == 0;
+  if (reads) core_.budget.opened(*inode, checked, caller.uid);
   if (core_.on_loading && inode->block.load(std::memory_order_relaxed) != 0)
     core_.on_loading(*inode, flags);
   const std::uint64_t size = inode->record.stamp.size;
@@ -289,6 +306,7 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
   const bool is_left = !opened.ok() || (flags & O_ACCMODE) == O_RDONLY;
   if ((flags & O_TRUNC) != 0 && is_left && core_.on_unwritten) core_.on_unwritten(number);
   if (!opened.ok()) return opened.error();
+  opened->file->is_kept = is_kept;
   const std::uint64_t block = inode->block.load(std::memory_order_relaxed);
   if (block == 0) core_.budget.used(number);
   if (block != 0) {
@@ -388,6 +406,7 @@ Result<Created> Files::finish_create(Namespace::Made&& made, int flags, pid_t op
   // Last of what may fail; lets go of the lock.
   created.opened = TRY(open_locked(made.inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL),
                                    std::move(made.copy.fd), opener, lock));
+  created.opened.file->is_kept = made.is_kept;
   created.entry.entry_timeout_s = kBlockTimeout;
   created.entry.attribute_timeout_s = kFreshTimeout;
   core_.table.add_lookup(made.inode);
@@ -453,7 +472,10 @@ void Files::release(OpenFile& file) {
     }
     if (last->writable()) {
       --inode.writers;
-      if (inode.writers == 0) core_.budget.writer_ended(inode);
+      if (inode.writers == 0) {
+        core_.budget.writer_ended(inode);
+        inode.closed_at = file_clock_now();
+      }
       if (inode.writers == 0 && inode.record.nlink > 0) {
         // What was stored after the last FLUSH (through a mapping, or a duplicate of the
         // descriptor) counts too; and when no FLUSH was the opener's, this is the close.

@@ -54,7 +54,7 @@ std::int64_t Knowledge::now() const noexcept {
 }
 
 NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
-  NameLook seen{.block = {}, .fan_out = {}, .age = places_.age()};
+  NameLook seen{.block = {}, .fan_out = {}, .age = places_.age(), .policy = otherwise_};
   if (!catalog_.is_told() && !catalog_.is_told_policy() && !may_be_recognized(name))
     return seen;
   const auto place = places_.of(directory);
@@ -66,6 +66,8 @@ NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
   if (!path.empty()) path += '/';
   path += name;
   const std::optional<Recognized> file = recognize(path, (*place)->told);
+  if (file) seen.policy = file->policy;
+  if ((*place)->policy) seen.policy = *(*place)->policy;
   if (!file || (file->kind != NameKind::kBlock && file->kind != NameKind::kFanOut)) return seen;
   BlockName block{.temporary = file->temporary,
                   .hash = std::string(file->prefix_hash),
@@ -375,12 +377,17 @@ Result<void> Knowledge::forget_parent(InodeNumber inode) {
   return {};
 }
 
-Result<Treatment> Knowledge::treatment(InodeNumber inode, const InodeRecord& record) {
+Result<Treatment> Knowledge::treatment(InodeNumber inode, const InodeRecord& record,
+                                       bool* is_block) {
   TreatmentOfNames names(otherwise_);
+  bool found_block = false;
   for (const auto& [directory, name] : TRY(catalog_.list_links(inode, kMostNames))) {
     const auto place = TRY(places_.of(directory));
     if (place != nullptr) names.add(*place, name);
+    if (is_block != nullptr && !found_block)
+      found_block = TRY(catalog_.find_block(block_number(directory, name))).has_value();
   }
+  if (is_block != nullptr) *is_block = found_block;
   Told own;
   if ((record.flags & kInodeHasXattr) != 0) own = TRY(own_told(catalog_, inode));
   Treatment treatment = names.of(record, own);

@@ -50,6 +50,8 @@ struct NameLook {
   std::optional<BlockName> fan_out;
   std::uint64_t age = 0;  // of Places
   TenantSlot tenant = 0;
+  // Of a file of this name that nobody has told anything, nor synced.
+  FilePolicy policy = FilePolicy::kCache;
 };
 
 class Knowledge {
@@ -136,9 +138,11 @@ class Knowledge {
 
   // ---- what may be done with a file (fs/known/file_policy.h) ----
 
-  // Of its first 64 names. `record`: the inode's. Not under an inode's lock; microseconds. Errors: EIO,
-  // EBADMSG, ESTALE (its names changed meanwhile: ask later).
-  Result<Treatment> treatment(InodeNumber inode, const InodeRecord& record);
+  // Of its first 64 names. `record`: the inode's. `is_block`: what is_block() would say is wanted, too. Not under an
+  // inode's lock; some ten microseconds, most of them for its names. Errors: EIO, EBADMSG, ESTALE (its names changed
+  // meanwhile: ask later).
+  Result<Treatment> treatment(InodeNumber inode, const InodeRecord& record,
+                              bool* is_block = nullptr);
   // Changes when files or directories are told something: what treatment() said before may not hold.
   [[nodiscard]] std::uint64_t treatments_age() const noexcept { return told_age_.load(); }
   void told() noexcept { told_age_.fetch_add(1); }

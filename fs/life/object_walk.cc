@@ -107,8 +107,10 @@ void ObjectWalk::count(const ObjectPlace& place) {
     return;
   }
   const InodePtr& inode = *found;
+  bool is_block = false;
   // Its names may change just now: what was known holds.
-  static_cast<void>(note_policy(core_, *inode).ok());
+  if (!note_policy(core_, *inode, passes_ == 0 ? &is_block : nullptr).ok())
+    is_block = core_.knowledge.is_block(place.inode);
   if (passes_ > 0) return;
   // The machine's crash may have brought back the name of what was evicted, or lost the record of a change.
   if (place.id < core_.cut.before) judge(*inode);
@@ -126,7 +128,7 @@ void ObjectWalk::count(const ObjectPlace& place) {
     if (const auto copy = core_.budget.counted_copy(*inode, record)) usage.walked(*copy);
     usage.passed(place.id);
   }
-  if (core_.knowledge.is_block(place.inode)) return;
+  if (is_block) return;
   core_.budget.known(place.inode, stamp.mtime, inode->tenant.load());
 }
 

@@ -26,7 +26,7 @@ class ObjectWalk {
 
   // Before the budget is asked anything. Errors: EIO, EBADMSG.
   Result<void> believe_last_run();
-  // Before any call of a user. A million objects take some ten seconds.
+  // Before any call of a user. A million objects take a minute or two.
   void start();
   // A directory was told a policy: what it means is noted of all files beside the mount's work. Any
   // thread; never waits.

@@ -132,7 +132,6 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
   problem = "the state directory's database cannot be read: run kvcachefs fsck on it";
   const RunMarker last = TRY(core.catalog.run_marker());
   const RunMarker now = TRY(marker_of_now(tiers_of(core)));
-  // What a clean stop had no time to seal is not on the disk for certain either.
   const bool another_boot = is_of_another_boot(last, now);
   const bool is_new = !TRY(core.catalog.find_inode(kRootInode));
   core.first_object = core.catalog.coming_id();
@@ -152,7 +151,8 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
       core.cut = {.before = core.first_object, .ended = file_clock_now()};
       TRY(core.catalog.set_machine_cut(core.cut));
     }
-    const std::uint64_t kept = TRY(settle(core, another_boot, report.dropped));
+    const bool machine_crashed = another_boot && !last.clean;
+    const std::uint64_t kept = TRY(settle(core, machine_crashed, report.dropped));
     if (!last.clean) reaper.expect_strays();
     core.counters.unsealed.store(kept);
   }
@@ -173,6 +173,12 @@ void has_looked_after_cut(Core& core) {
 }
 
 Result<void> mark_clean(Core& core) {
+  // What there was no time to seal: the next start takes it as it is, also after a power cut.
+  if (core.counters.unsealed.load() > 0) {
+    for (std::size_t i = 0; i < core.devices->count(); ++i)
+      if (core.devices->state(core.devices->index_at(i)) == DeviceState::kWell)
+        TRY(core.devices->tiers()[i]->sync());
+  }
   RunMarker marker = TRY(marker_of_now(tiers_of(core)));
   marker.clean = true;
   return core.catalog.set_run_marker(marker);

@@ -22,13 +22,13 @@ void count_unsealed(Core& core, DataState before, DataState after) noexcept {
     core.counters.unsealed.fetch_sub(1, std::memory_order_relaxed);
 }
 
-Result<Treatment> note_policy(Core& core, Inode& inode) {
+Result<Treatment> note_policy(Core& core, Inode& inode, bool* is_block) {
   InodeRecord record;
   {
     const std::lock_guard lock(inode.mutex);
     record = inode.record;
   }
-  const Treatment treatment = TRY(core.knowledge.treatment(inode.number, record));
+  const Treatment treatment = TRY(core.knowledge.treatment(inode.number, record, is_block));
   TRY(core.knowledge.grouped(inode.number, treatment.tenant));
   const std::lock_guard lock(inode.mutex);
   inode.kept = treatment.is_kept();

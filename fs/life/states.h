@@ -38,8 +38,8 @@ void enter_state(InodeNumber number, InodeRecord& record, DataState state, Edit&
 void count_unsealed(Core& core, DataState before, DataState after) noexcept;
 
 // What its names and directories have been told by now; noted in the inode, too. Without its lock.
-// Errors: those of Knowledge::treatment().
-Result<Treatment> note_policy(Core& core, Inode& inode);
+// `is_block`, errors: those of Knowledge::treatment().
+Result<Treatment> note_policy(Core& core, Inode& inode, bool* is_block = nullptr);
 
 // A write of a file that is not published has failed with `code`: it will not be. The caller holds the inode's
 // lock. Errors: as commit_record().

@@ -147,7 +147,10 @@ Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
                   .to_dir = to_dir,
                   .new_name = new_name,
                   .exchange = (flags & RENAME_EXCHANGE) != 0};
-    TRY(find_both(call, (flags & RENAME_NOREPLACE) != 0));
+    const Result<void> found = find_both(call, (flags & RENAME_NOREPLACE) != 0);
+    // What stood there was evicted between two looks.
+    if (!found.ok() && found.error().code == ESTALE && round + 1 < kMostRounds) continue;
+    TRY(found);
     if (call.moved == call.replaced && !call.exchange) return {};
     if (call.replaced != nullptr && call.replaced->is_file() &&
         native_.is_hash(new_parent, new_name)) {

@@ -61,6 +61,8 @@ struct Inode {
   std::uint32_t direct_writers = 0;
   // There were some since the last cached open.
   bool has_old_pages = false;
+  // When its last writer closed it, by the clock of files; 0: none since it came into memory.
+  UnixNanos closed_at = 0;
   // Counts opens for writing; the seal compares it to notice a writer that came and went
   // meanwhile.
   std::uint64_t write_opens = 0;

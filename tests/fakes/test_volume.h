@@ -48,6 +48,7 @@ struct Faults {
   std::atomic<bool> no_removal{false};   // no unlink of any
   std::atomic<bool> no_open{false};      // nor an open
   std::atomic<bool> slow_sync{false};    // a sync of a device takes as long as this is so
+  std::atomic<bool> no_sync{false};      // such a sync fails
   std::atomic<bool> no_commit{false};    // the database takes no writes
   std::atomic<std::uint64_t> failed{0};  // by one of the last three
   // Called by who reads the database; set before start().
@@ -252,6 +253,10 @@ class TestVolume {
   // The same for the whole machine; what the disks lost must be done by hand.
   void pull_plug() {
     kill();
+    boot_again();
+  }
+  // The machine is another one to the next run; after the end of a run.
+  void boot_again() {
     open_store();
     const auto catalog =
         must(Catalog::create(std::make_unique<RunStore>(store_, std::make_shared<Faults>())));
@@ -445,6 +450,7 @@ class TestVolume {
 
 inline Result<void> FaultyTier::sync() {
   TestVolume::wait_for([this] { return !faults_->slow_sync; });
+  if (faults_->no_sync) return fail(EIO, "a fault");
   return below_->sync();
 }
 
