@@ -17,12 +17,15 @@ constexpr std::uint8_t kInodeVersion = 1;
 constexpr std::uint8_t kObjectVersion = 1;
 constexpr std::uint8_t kDentryVersion = 1;
 constexpr std::uint8_t kBlockVersion = 1;
-constexpr std::uint8_t kPoolCopyVersion = 1;
+constexpr std::uint8_t kPoolCopyVersion = 2;
+constexpr std::uint8_t kPoolCopyVersionWithoutParts = 1;
 constexpr std::uint8_t kTombstoneVersion = 1;
 constexpr std::uint8_t kOwnerChangeVersion = 1;
 constexpr std::uint8_t kHasUid = 1;
 constexpr std::uint8_t kHasGid = 2;
 constexpr std::uint8_t kHasMode = 4;
+constexpr std::uint8_t kIsToBeKept = 8;
+constexpr std::uint8_t kMayGo = 16;
 
 constexpr std::uint32_t kKnownFlags = kInodeFsynced | kInodePoisoned | kInodeKeep |
                                       kInodeHasAcl | kInodeHasXattr | kInodeFirstWriter |
@@ -285,19 +288,24 @@ std::string encode(const PoolCopy& record) {
   put_le(out, record.path_hash);
   put_le(out, record.size);
   put_le(out, record.mtime);
+  put_le(out, static_cast<std::uint8_t>(record.keep));
   return out;
 }
 
 Result<PoolCopy> decode_pool_copy(std::string_view bytes) {
   Reader in(bytes);
-  if (in.take<std::uint8_t>() != kPoolCopyVersion)
+  const auto version = in.take<std::uint8_t>();
+  if (version != kPoolCopyVersion && version != kPoolCopyVersionWithoutParts)
     return fail(EBADMSG, "pool copy record: version");
   PoolCopy record;
   record.fileid = in.take<std::uint64_t>();
   record.path_hash = in.take<std::uint64_t>();
   record.size = in.take<std::uint64_t>();
   record.mtime = in.take<std::int64_t>();
+  const auto parts = version == kPoolCopyVersion ? in.take<std::uint8_t>() : std::uint8_t{0};
+  record.keep = parts != 0;
   if (!in.done()) return fail(EBADMSG, "pool copy record: length");
+  if (parts > 1) return fail(EBADMSG, "pool copy record: unknown part");
   return record;
 }
 
@@ -326,9 +334,10 @@ std::string encode(const OwnerChange& record) {
   std::string out;
   put_le(out, kOwnerChangeVersion);
   put_le(out, record.fileid);
+  const int keep = !record.keep ? 0 : *record.keep ? kIsToBeKept : kMayGo;
   put_le(out,
          static_cast<std::uint8_t>((record.uid ? kHasUid : 0) | (record.gid ? kHasGid : 0) |
-                                   (record.mode ? kHasMode : 0)));
+                                   (record.mode ? kHasMode : 0) | keep));
   for (const auto& part : {record.uid, record.gid, record.mode})
     if (part) put_le(out, *part);
   return out;
@@ -341,8 +350,10 @@ Result<OwnerChange> decode_owner_change(std::string_view bytes) {
   OwnerChange record;
   record.fileid = in.take<std::uint64_t>();
   const auto parts = in.take<std::uint8_t>();
-  if (parts > (kHasUid | kHasGid | kHasMode))
+  constexpr unsigned kKeep = kIsToBeKept | kMayGo;
+  if (parts > (kHasUid | kHasGid | kHasMode | kKeep) || (parts & kKeep) == kKeep)
     return fail(EBADMSG, "owner change record: parts");
+  if ((parts & kKeep) != 0) record.keep = (parts & kIsToBeKept) != 0;
   if ((parts & kHasUid) != 0) record.uid = in.take<std::uint32_t>();
   if ((parts & kHasGid) != 0) record.gid = in.take<std::uint32_t>();
   if ((parts & kHasMode) != 0) record.mode = in.take<std::uint32_t>();

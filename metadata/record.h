@@ -131,7 +131,13 @@ struct PoolCopy {
   std::uint64_t path_hash = 0;  // pool_path_hash() of its path there
   std::uint64_t size = 0;       // bytes; of a directory 0
   UnixNanos mtime = 0;          // by the server's clock; of a directory 0
+  bool keep = false;  // this node has said there, or is about to, that it is not to be evicted
   bool operator==(const PoolCopy&) const = default;
+  // Whether they speak of the same file, whatever was said of it.
+  [[nodiscard]] bool is_same_file(const PoolCopy& other) const noexcept {
+    return fileid == other.fileid && path_hash == other.path_hash && size == other.size &&
+           mtime == other.mtime;
+  }
 };
 
 // A name that was taken away here, and still has to be on the pool. It hides that file, and no other.
@@ -141,14 +147,15 @@ struct Tombstone {
   bool operator==(const Tombstone&) const = default;
 };
 
-// An owner and a mode that were given here to what is on the pool, and are still to be noted there. It speaks of that file or
-// directory, and of no other.
+// An owner and a mode that were given here to what is on the pool, or whether it may be evicted there, that are still to be
+// noted there. It speaks of that file or directory, and of no other.
 struct OwnerChange {
   std::uint64_t fileid = 0;
   // nullopt: it is what others made it.
   std::optional<std::uint32_t> uid = std::nullopt;
   std::optional<std::uint32_t> gid = std::nullopt;
   std::optional<std::uint32_t> mode = std::nullopt;  // permission bits
+  std::optional<bool> keep = std::nullopt;           // of a file
   bool operator==(const OwnerChange&) const = default;
 };
 

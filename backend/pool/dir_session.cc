@@ -133,14 +133,17 @@ struct CloseDir {
 };
 
 class DirSession : public PoolSession {
+  static constexpr int kDirectory = O_PATH | O_DIRECTORY | O_NOFOLLOW;
+
  public:
   explicit DirSession(UniqueFd root) : root_(std::move(root)) {
     struct stat status {};
     has_links_ = ::fstat(root_.get(), &status) == 0 && status.st_nlink > 0;
     // A FUSE filesystem may forget what it gave one for.
     struct statfs filesystem {};
-    const bool lasts =
-        ::fstatfs(root_.get(), &filesystem) == 0 && filesystem.f_type != FUSE_SUPER_MAGIC;
+    const bool is_known = ::fstatfs(root_.get(), &filesystem) == 0;
+    const bool lasts = is_known && filesystem.f_type != FUSE_SUPER_MAGIC;
+    remembers_ = is_known && filesystem.f_type == NFS_SUPER_MAGIC;
     const std::optional<FileHandle> own = lasts ? file_handle_of(root_.get()) : std::nullopt;
     has_handles_ = own && open_handle(root_.get(), *own, O_RDONLY | O_DIRECTORY);
   }
@@ -152,6 +155,7 @@ class DirSession : public PoolSession {
   }
 
   Result<PoolFound> find(std::string_view path, Deadline /*deadline*/) override {
+    if (remembers_) look_anew(split_pool_path(path).first);
     const UniqueFd fd = TRY(open_beneath(path, O_PATH | O_NOFOLLOW));
     struct stat status {};
     if (::fstat(fd.get(), &status) != 0) return fail_errno("pool: stat");
@@ -160,6 +164,11 @@ class DirSession : public PoolSession {
     if (const std::optional<FileHandle> handle = file_handle_of(fd.get()))
       found.file = std::make_shared<DirFile>(*handle, status);
     return found;
+  }
+
+  Result<void> find_directory(std::string_view path, Deadline /*deadline*/) override {
+    TRY(open_beneath(path, kDirectory));
+    return {};
   }
 
   Result<PoolStatus> status(PoolFile& file, Deadline /*deadline*/) override {
@@ -185,6 +194,7 @@ class DirSession : public PoolSession {
         static_cast<std::size_t>(std::min<std::uint64_t>(size, kMostAtOnce)));
     const int fd = TRY(fd_of(file));
     std::uint64_t done = 0;
+    bool is_end_known = !remembers_;
     while (done < size) {
       TRY(check(deadline));
       const auto most =
@@ -192,9 +202,11 @@ class DirSession : public PoolSession {
       const ssize_t got = ::pread(fd, part.data(), most, static_cast<off_t>(offset + done));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return fail_errno("pool: read");
-      if (got == 0) break;
+      if (got == 0 && std::exchange(is_end_known, true)) break;
+      // It may have grown: what others append to (a change log) is kept open.
+      if (got == 0) static_cast<void>(ask_server(fd));
       const auto count = static_cast<std::size_t>(got);
-      TRY(sink(offset + done, std::span(part.data(), count)));
+      if (count > 0) TRY(sink(offset + done, std::span(part.data(), count)));
       done += count;
     }
     return PoolRead{.count = done};
@@ -350,6 +362,7 @@ class DirSession : public PoolSession {
                     const std::function<bool(int directory, const PoolEntry&)>& visit,
                     Deadline deadline) {
     UniqueFd fd = TRY(open_beneath(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    if (remembers_) static_cast<void>(ask_server(fd.get()));
     const std::unique_ptr<DIR, CloseDir> stream(::fdopendir(fd.get()));
     if (stream == nullptr) return fail_errno("pool: open a directory");
     static_cast<void>(fd.release());
@@ -386,11 +399,36 @@ class DirSession : public PoolSession {
     return UniqueFd(static_cast<int>(fd));
   }
 
+  // The kernel's NFS client believes for up to a minute (acregmax and acdirmax of nfs(5)) how long a file is, and which names
+  // are in a directory, and which are not. It looks again when it hears of a change: fs/nfs/inode.c,
+  // nfs_revalidate_mapping(), and fs/nfs/dir.c, nfs_check_verifier(). False: it cannot be asked.
+  static bool ask_server(int fd) {
+    struct statx status {};
+    constexpr int kAsked = AT_EMPTY_PATH | AT_STATX_FORCE_SYNC;
+    return ::statx(fd, "", kAsked, STATX_SIZE | STATX_MTIME, &status) == 0;
+  }
+  // Whether what leads to the directory is there still, and what is in it.
+  void look_anew(std::string_view directory) {
+    std::optional<std::string_view> last;  // that was looked at
+    while (true) {
+      // The deepest that is there. What it hears of that may show it the next one.
+      std::string_view at = directory;
+      Result<UniqueFd> fd = open_beneath(at, kDirectory);
+      while (!fd.ok() && !at.empty()) {
+        at = split_pool_path(at).first;
+        fd = open_beneath(at, kDirectory);
+      }
+      if (!fd.ok() || at == last) return;
+      if (!ask_server(fd->get()) || at == directory) return;
+      last = at;
+    }
+  }
+
   Result<Place> place_of(std::string_view path) {
     TRY(check_pool_path(path));
     if (path.empty()) return fail(EINVAL, "pool: the root has no name");
     const auto [directory, name] = split_pool_path(path);
-    return Place{.directory = TRY(open_beneath(directory, O_PATH | O_DIRECTORY | O_NOFOLLOW)),
+    return Place{.directory = TRY(open_beneath(directory, kDirectory)),
                  .name = std::string(name)};
   }
 
@@ -405,6 +443,7 @@ class DirSession : public PoolSession {
   const UniqueFd root_;
   bool has_links_ = false;    // its filesystem counts those of directories
   bool has_handles_ = false;  // it gives some that last
+  bool remembers_ = false;    // it believes what it has seen for a time: the NFS client
 };
 
 }  // namespace

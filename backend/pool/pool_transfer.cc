@@ -488,6 +488,7 @@ Result<std::optional<PoolSums>> change_owner(PoolSession& session, const PoolOwn
   sums.uid = owner.uid.value_or(sums.uid);
   sums.gid = owner.gid.value_or(sums.gid);
   sums.mode = owner.mode.value_or(sums.mode);
+  if (is_file) sums.keep = owner.keep.value_or(sums.keep);
   // An earlier try may have been answered to nobody.
   if (*standing && **standing == sums) return std::optional(std::move(sums));
   const std::string temporary = pool_temporary_path(node, owner.number) + kSumsSuffix;

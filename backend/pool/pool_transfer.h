@@ -101,7 +101,7 @@ struct DirectoryOwner {
 [[nodiscard]] Result<std::uint64_t> describe_directory(PoolSession& session,
                                                        const DirectoryOwner& owner,
                                                        const Uuid& node, Deadline deadline);
-// Whose a file or a directory is from now on.
+// Whose a file or a directory is from now on, and whether it is kept.
 struct PoolOwner {
   std::string path;
   std::uint64_t fileid = 0;
@@ -109,6 +109,7 @@ struct PoolOwner {
   std::optional<std::uint32_t> uid = std::nullopt;
   std::optional<std::uint32_t> gid = std::nullopt;
   std::optional<std::uint32_t> mode = std::nullopt;  // permission bits
+  std::optional<bool> keep = std::nullopt;           // of a file: it is not to be evicted
   // Of what has no record.
   std::uint32_t other_uid = 0;
   std::uint32_t other_gid = 0;

@@ -15,6 +15,7 @@
 #include "fs/names/namespace.h"
 #include "fs/names/native_map.h"
 #include "fs/node/attributes.h"
+#include "fs/pool/keep_teller.h"
 #include "fs/pool/owner_changes.h"
 
 namespace kvcachefs {
@@ -306,6 +307,7 @@ Result<void> Attributes::told(Inode& inode, std::string_view name) {
   } else if (inode.is_file()) {
     // Its names may change just now; who evicts looks again.
     static_cast<void>(note_policy(core_, inode).ok());
+    if (core_.is_pooled) static_cast<void>(tell_kept(core_, inode).ok());
     core_.knowledge.told();
   }
   return {};

@@ -100,7 +100,8 @@ struct Core {
   std::atomic<bool> is_desperate{false};
   // Something is to be done there.
   std::function<void()> on_pool_work;
-  // Brings the bytes of a file in state `remote`; waits for the pool. Errors: ENOENT (a miss), EIO, ENOSPC.
+  // Brings the bytes of a file in state `remote`; waits for the pool. Errors: ENOENT (a miss), ESTALE (another
+  // has its name by now), EIO, ENOSPC.
   std::function<Result<void>(const InodePtr&)> fetch;
   // Whether one of this size is read while it comes; and opens such a file. nullopt: its bytes are here by now.
   std::function<bool(std::uint64_t size)> comes_in_frames;

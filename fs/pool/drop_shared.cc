@@ -26,7 +26,8 @@ Result<void> drop_shared(Core& core, InodeNumber number, const PoolCopy& copy) {
     const DataState state = now.record.state;
     if (has_gone) return state == DataState::kRemote;
     if (state == DataState::kUnpublished || state == DataState::kMutable) return false;
-    if (TRY(core.catalog.find_pool_copy(number)) != copy) return false;
+    const auto standing = TRY(core.catalog.find_pool_copy(number));
+    if (!standing || !standing->is_same_file(copy)) return false;
     has_gone = !TRY(is_newer(core, now, copy));
     return has_gone;
   };
@@ -42,7 +43,8 @@ Result<void> drop_shared(Core& core, InodeNumber number, const PoolCopy& copy) {
   TRY(drop_names(core, number, DropReason::kRemoved, {}, limits));
   const std::lock_guard lock((*inode)->mutex);
   if (!has_gone || (*inode)->record.nlink == 0) return {};
-  if (TRY(core.catalog.find_pool_copy(number)) != copy) return {};
+  const auto standing = TRY(core.catalog.find_pool_copy(number));
+  if (!standing || !standing->is_same_file(copy)) return {};
   Edit edit;
   edit.remove_pool_copy(number, copy);
   return core.catalog.commit(std::move(edit));

@@ -9,6 +9,15 @@
 #include "fs/node/attributes.h"
 
 namespace kvcachefs {
+namespace {
+
+// What others are still to hear of that file.
+Result<OwnerChange> waiting_change(Core& core, std::string_view path, std::uint64_t fileid) {
+  const auto waiting = TRY(core.catalog.find_owner_change(path));
+  return waiting && waiting->fileid == fileid ? *waiting : OwnerChange{.fileid = fileid};
+}
+
+}  // namespace
 
 Owner owner_in(const InodeRecord& record) noexcept {
   return {.uid = record.uid, .gid = record.gid, .mode = record.mode & kPermissions};
@@ -31,6 +40,14 @@ Result<Owner> with_given(Core& core, std::string_view path, std::uint64_t fileid
                .mode = given->mode.value_or(owner.mode)};
 }
 
+Result<void> put_keep_change(Core& core, std::string_view path, PoolCopy& copy, bool keep,
+                             Edit& edit) {
+  OwnerChange change = TRY(waiting_change(core, path, copy.fileid));
+  change.keep = copy.keep = keep;
+  edit.put_owner_change(path, change);
+  return {};
+}
+
 Result<void> put_owner_change(Core& core, const Inode& inode,
                               const std::optional<SharedName>& name, const GivenOwner& given,
                               const InodeRecord& next, Edit& edit) {
@@ -43,10 +60,7 @@ Result<void> put_owner_change(Core& core, const Inode& inode,
   if (!uid && !gid && !mode) return {};
   const auto copy = TRY(core.catalog.find_pool_copy(inode.number));
   if (!copy || copy->path_hash != name->path_hash) return {};
-  OwnerChange change{.fileid = copy->fileid};
-  if (const auto waiting = TRY(core.catalog.find_owner_change(name->path));
-      waiting && waiting->fileid == copy->fileid)
-    change = *waiting;
+  OwnerChange change = TRY(waiting_change(core, name->path, copy->fileid));
   if (uid) change.uid = after.uid;
   if (gid) change.gid = after.gid;
   if (mode) change.mode = after.mode;

@@ -3,6 +3,8 @@
 //     chmod, chown here ──► catalog: an owner change ──► the record on the pool, others are told (owner_teller.h)
 //     told by another node, or asked for ──► the inode here has what the record says (owner_refresh.h)
 //
+//     set, pin, a directory's policy ──► the same way: whether it may be evicted from the pool (keep_teller.h)
+//
 // What was given here and is not on the pool yet holds here, whatever the record says. Who gives a mode says nothing of the
 // owner, nor the other way round: of two nodes that change one each, both changes hold.
 #pragma once
@@ -45,6 +47,11 @@ struct Owner {
 // Errors: EIO, EBADMSG.
 [[nodiscard]] Result<Owner> with_given(Core& core, std::string_view path, std::uint64_t fileid,
                                        Owner owner);
+
+// Adds to the edit that others are to hear whether the file may be evicted from the pool, and notes it in `copy`, which the
+// caller puts. Errors: EIO, EBADMSG.
+Result<void> put_keep_change(Core& core, std::string_view path, PoolCopy& copy, bool keep,
+                             Edit& edit);
 
 // The inode, which is on the pool as `shared`, gets the owner and the mode that `said` has for it. `asked`: its own, before
 // the pool was asked. What was given here and is not there yet holds; nothing happens where the record speaks of another

@@ -4,13 +4,12 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
 #include "backend/pool/pool_transfer.h"
+#include "fs/pool/at_once.h"
 #include "fs/pool/owner_changes.h"
 #include "fs/pool/pool_error.h"
 #include "fs/pool/pool_options.h"
@@ -29,7 +28,7 @@ Result<bool> OwnerTeller::tell_all(const std::function<bool()>& is_stopping) {
     if (batch.empty()) return all;
     after = batch.back().first;
     std::atomic<std::size_t> next{0};
-    const auto work = [&] {
+    at_once(std::min(kAtOnce, batch.size()), [&] {
       for (std::size_t at = next++; at < batch.size() && !is_stopping(); at = next++) {
         const Result<bool> told = tell(batch[at].first, batch[at].second);
         const std::lock_guard lock(mutex);
@@ -37,11 +36,7 @@ Result<bool> OwnerTeller::tell_all(const std::function<bool()>& is_stopping) {
         if (!told.ok()) failed = told.error();
         if (failed.code != 0) return;
       }
-    };
-    std::vector<std::thread> others;
-    for (std::size_t i = 1; i < std::min(kAtOnce, batch.size()); ++i) others.emplace_back(work);
-    work();
-    for (std::thread& other : others) other.join();
+    });
     if (failed.code != 0) return failed;
   }
   return false;
@@ -55,6 +50,7 @@ Result<bool> OwnerTeller::tell(const std::string& path, const OwnerChange& chang
                   .uid = change.uid,
                   .gid = change.gid,
                   .mode = change.mode,
+                  .keep = change.keep,
                   .other_uid = core_.options.pool_options.owner_uid,
                   .other_gid = core_.options.pool_options.owner_gid,
                   .other_file_mode = kAdoptedFileMode,

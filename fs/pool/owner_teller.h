@@ -1,4 +1,4 @@
-// Puts owners and modes that were given here on the pool, and tells the others. A part of write-back: what is to be told is
+// Puts owners and modes that were given here on the pool, and what is to be kept there, and tells the others. A part of write-back: what is to be told is
 // a table of the catalog, so that a restart goes on with it.
 //
 // Of one thread, which starts others for the calls.

@@ -13,6 +13,7 @@
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
 #include "fs/pool/drop_shared.h"
+#include "fs/pool/keep_teller.h"
 
 namespace kvcachefs {
 namespace {
@@ -178,7 +179,8 @@ InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name, bool loa
       if (!is_gone && found->known.status.fileid == question->copy.fileid) {
         standing->pool_checked.store(monotonic_now(), std::memory_order_relaxed);
         if (const auto& said = found->known.sums;
-            said && !take_owner(core_, *standing, owner, shared, *said).ok())
+            said && (!take_owner(core_, *standing, owner, shared, *said).ok() ||
+                     !tell_kept(core_, *standing, said->keep).ok()))
           standing->pool_checked.store(0);
         return standing;
       }
@@ -215,7 +217,10 @@ InodePtr PoolFiles::take_over(InodeNumber directory, std::string_view name,
   if (!inode.ok()) return nullptr;
   if (adopted.ok()) {
     const std::int64_t now = monotonic_now();
-    (*inode)->pool_checked.store(now, std::memory_order_relaxed);
+    std::optional<bool> said;
+    if (found.known.sums) said = found.known.sums->keep;
+    const bool is_told = tell_kept(core_, **inode, said).ok();
+    (*inode)->pool_checked.store(is_told ? now : 0, std::memory_order_relaxed);
     // The file that a block's name stood for is as good as the one that it stands for.
     const std::int64_t holds =
         shared.is_block ? core_.options.budget.lease.count() : kHoldsUnfollowed;
@@ -240,16 +245,21 @@ bool PoolFiles::keeps(Inode& inode) {
 }
 
 // The bytes that are here are as good as before; only the pool has them no more.
-void PoolFiles::stays_here(InodeNumber number, const PoolCopy& copy) {
-  Edit edit;
-  edit.remove_pool_copy(number, copy);
-  if (const Result<void> put = core_.catalog.commit(std::move(edit)); !put.ok()) {
-    log_warn("pool: an eviction was not noted inode={} errno={}", number, put.error().code);
-    return;
+void PoolFiles::stays_here(Inode& inode, const PoolCopy& copy) {
+  {
+    const std::lock_guard lock(inode.mutex);
+    const auto standing = core_.catalog.find_pool_copy(inode.number);
+    if (standing.ok() && (!*standing || !(*standing)->is_same_file(copy))) return;
+    Edit edit;
+    edit.remove_pool_copy(inode.number, copy);
+    if (const Result<void> put = core_.catalog.commit(std::move(edit)); !put.ok()) {
+      log_warn("pool: an eviction was not noted inode={} errno={}", inode.number,
+               put.error().code);
+      return;
+    }
   }
   // Its directory may have been told so since it was published.
-  if (const Result<InodePtr> inode = core_.table.get(number); inode.ok())
-    static_cast<void>(keeps(**inode));
+  static_cast<void>(keeps(inode));
 }
 
 void PoolFiles::drop(InodeNumber number, const PoolCopy& copy) {
@@ -423,6 +433,10 @@ Error PoolFiles::miss_of(const InodePtr& inode, const Standing& standing, const 
   // It is not what it was found as: who looks again asks the pool.
   if (is_missing(error.code) || error.code == ESTALE || error.code == EILSEQ)
     drop(inode->number, standing.copy);
+  // The kernel looks the name up once more then, and opens the file that replaced this one. A second time is an error to
+  // who opens it: a miss is none.
+  if (error.code == ESTALE && looked_again_.is_first(standing.copy.path_hash, monotonic_now()))
+    return fail(ESTALE, "pool: another file has the name by now");
   return fail(ENOENT, "pool: its bytes cannot be had");
 }
 
@@ -468,8 +482,8 @@ Result<std::optional<Arrival>> PoolFiles::fetch_in_frames(const InodePtr& inode)
 // Who changes it needs all of it.
 Result<void> PoolFiles::fetch_large(const InodePtr& inode) {
   const Result<FrameFetcher::Joined> joined = join_flight(inode);
-  const Result<void> done =
-      joined.ok() ? joined->reader->flight().wait_until_done() : Result<void>(joined.error());
+  if (!joined.ok()) return is_remote(*inode) ? Result<void>(joined.error()) : Result<void>{};
+  const Result<void> done = joined->reader->flight().wait_until_done();
   if (done.ok() || !is_remote(*inode)) return {};
   if (done.error().code == ENOSPC || done.error().code == EDQUOT) return done;
   return fail(ENOENT, "pool: its bytes cannot be had");
@@ -547,7 +561,7 @@ void PoolFiles::on_change(const PoolLogRecord& record) {
       continue;
     const bool is_evicted = record.change == PoolChange::kEvicted;
     if ((*stays || is_evicted) && state != DataState::kRemote) {
-      stays_here(number, **copy);
+      stays_here(**inode, **copy);
     } else if (is_evicted && known_.holds(number, monotonic_now())) {
       // Whoever was told of it may still load it: its handle leads to it in the pool's trash. It is asked for again when
       // that is over.

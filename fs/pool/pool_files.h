@@ -25,6 +25,7 @@
 #include "fs/pool/damaged_files.h"
 #include "fs/pool/frame_fetcher.h"
 #include "fs/pool/known_files.h"
+#include "fs/pool/looked_again.h"
 #include "fs/pool/owner_changes.h"
 #include "fs/pool/owner_refresh.h"
 #include "fs/pool/pool_counts.h"
@@ -57,12 +58,13 @@ class PoolFiles {
   }
 
   // The bytes of a remote file: waits for the pool. Success when they are here, by whomever. Errors: ENOENT (a miss:
-  // they cannot be had in time), EIO, ENOSPC. `pace`: who is the first to want them says it.
+  // they cannot be had in time), ESTALE (another file has the name: who looks it up again finds that one), EIO, ENOSPC.
+  // `pace`: who is the first to want them says it.
   Result<void> fetch(const InodePtr& inode, PoolPace pace = PoolPace::kPrompt);
   // Nobody loads now what bring() has asked for.
   void end_early_load(InodeNumber inode) { known_.end_early_load(inode); }
   // Opens a remote file for reading while it comes. nullopt: its bytes are here by now. Waits for the pool to say what it
-  // is. Errors: ENOENT (a miss), those of Tier::create().
+  // is. Errors: ENOENT (a miss), ESTALE (as fetch()), those of Tier::create().
   Result<std::optional<Arrival>> fetch_in_frames(const InodePtr& inode);
   // Whether fetch() should not be waited for.
   [[nodiscard]] bool is_large(std::uint64_t size) const noexcept {
@@ -111,7 +113,7 @@ class PoolFiles {
                      KnownFiles::Noted&& found);
   bool keeps(Inode& inode);
   void drop(InodeNumber number, const PoolCopy& copy);
-  void stays_here(InodeNumber number, const PoolCopy& copy);
+  void stays_here(Inode& inode, const PoolCopy& copy);
   // Of a directory, the sums tell whose it is.
   Result<KnownFiles::Noted> ask(const std::string& path, bool loads, Deadline deadline);
   [[nodiscard]] static Deadline load_deadline(std::chrono::steady_clock::time_point called,
@@ -151,6 +153,7 @@ class PoolFiles {
   const PoolOptions options_;
   ReplacedNames& replaced_;
   DamagedFiles& damaged_;
+  LookedAgain looked_again_;  // whoever opened what was replaced just then
   EarlyLoad::Count early_{0};
   KnownFiles known_;
   FrameFetcher frames_;

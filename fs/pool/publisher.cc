@@ -12,12 +12,11 @@
 #include "backend/base/priority.h"
 #include "backend/base/units.h"
 #include "backend/pool/pool_format.h"
-#include "backend/pool/pool_path.h"
-#include "backend/pool/pool_sweep.h"
 #include "fs/life/checksum.h"
 #include "fs/life/drop.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
+#include "fs/pool/at_once.h"
 #include "fs/pool/owner_changes.h"
 #include "fs/pool/pool_error.h"
 
@@ -164,29 +163,43 @@ void Publisher::run() {
     changed_.wait(lock, [this] { return stopping_ || pending_; });
     if (stopping_) return;
     pending_ = false;
-    lock.unlock();
-    const Result<bool> all = pass();
-    say(all);
-    lock.lock();
-    if (all.ok() && *all) continue;
+    Round round;
+    names_.begin_round();
+    again_ = after_ != 0;
+    bool more = true;
+    bool failed = false;
+    // What comes meanwhile begins a round of its own, and so does what is to be tried again.
+    const auto until = SteadyClock::now() + kPause;
+    while (more && !pending_ && !stopping_) {
+      lock.unlock();
+      const Result<void> passed = pass(round);
+      say(passed);
+      failed = !passed.ok();
+      more = !failed && round.left() == WorkLeft::kMore;
+      lock.lock();
+      if (more && SteadyClock::now() >= until) pending_ = true;
+    }
+    if (!failed && round.left() != WorkLeft::kLater) continue;
     pending_ = true;
+    // They make the room that others lack.
+    if (round.names == WorkLeft::kMore) continue;
     changed_.wait_for(lock, kPause, [this] { return stopping_; });
   }
 }
 
 // Once when it begins to fail, and once when it goes on.
-void Publisher::say(const Result<bool>& all) {
-  if (!all.ok() && (all.error().code == ENOSPC || all.error().code == EDQUOT))
+void Publisher::say(const Result<void>& passed) {
+  if (!passed.ok() && (passed.error().code == ENOSPC || passed.error().code == EDQUOT))
     service_.found_full();
   const bool was_stopped = stopped_for().code != 0;
-  if (!all.ok() && !was_stopped)
-    log_warn("pool: write-back stopped step=\"{}\" errno={}", all.error().what,
-             all.error().code);
-  const bool goes_on = all.ok() && was_stopped && service_.is_usable();
+  if (!passed.ok() && !was_stopped)
+    log_warn("pool: write-back stopped step=\"{}\" errno={}", passed.error().what,
+             passed.error().code);
+  const bool goes_on = passed.ok() && was_stopped && service_.is_usable();
   if (goes_on) log_info("pool: write-back goes on");
-  if (all.ok() && !goes_on) return;
+  if (passed.ok() && !goes_on) return;
   const std::lock_guard lock(mutex_);
-  stopped_for_ = all.ok() ? Error{0, ""} : all.error();
+  stopped_for_ = passed.ok() ? Error{0, ""} : passed.error();
 }
 
 Error Publisher::stopped_for() const {
@@ -194,118 +207,62 @@ Error Publisher::stopped_for() const {
   return stopped_for_;
 }
 
-Result<bool> Publisher::pass() {
+// Each part that may have more to do has its turn.
+Result<void> Publisher::pass(Round& round) {
   if (core_.is_publishing) TRY(bound_.keep());
-  if (!service_.is_usable()) return false;
-  const bool all_removed = TRY(remove_names());
-  // Before what may find no room, and once more for what was changed while it was on its way.
-  const auto is_stopping = [this] { return stopping(); };
-  static_cast<void>(TRY(owners_.tell_all(is_stopping)));
-  const bool all_published = TRY(publish_files());
-  return TRY(owners_.tell_all(is_stopping)) && all_published && all_removed;
-}
-
-// ---- what was taken away
-
-Result<bool> Publisher::remove_names() {
-  bool all = true;
-  std::string after;
-  while (!stopping()) {
-    const auto batch = TRY(core_.catalog.list_tombstones(after, kBatch));
-    if (batch.empty()) return all;
-    after = batch.back().first;
-    for (const auto& [path, tombstone] : batch) {
-      if (stopping()) return false;
-      const std::uint64_t path_hash = pool_path_hash(path);
-      if (names_.holds(path_hash, monotonic_now())) {
-        all = false;
-        continue;
-      }
-      const UnixNanos now = service_.server_now();
-      if (now == 0) return false;
-      const std::uint64_t number = TRY(core_.catalog.next_id());
-      const Result<void> removed = service_.client().call<void>(
-          PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
-          [path = path, tombstone = tombstone, now, number, node = service_.node()](
-              PoolSession& session, Deadline deadline) -> Result<void> {
-            if (tombstone.is_directory) return session.remove_directory(path, deadline);
-            return put_into_trash(session, path, tombstone.fileid, now, node, number, deadline);
-          });
-      const int code = removed.ok() ? 0 : removed.error().code;
-      if (code == ENOTEMPTY && TRY(has_more_below(path))) {
-        all = false;
-        continue;
-      }
-      // Not there any more, or another one by now; or a directory that others use, which comes back.
-      const bool is_done =
-          code == 0 || code == ENOENT || code == ENOTDIR || code == ESTALE || code == ENOTEMPTY;
-      if (!is_done) {
-        failed_.fetch_add(1, std::memory_order_relaxed);
-        const auto noted =
-            is_of_pool(code) ? PutOff::Noted::kFull : names_.note(path_hash, monotonic_now());
-        if (noted == PutOff::Noted::kFull && !is_of_path(code)) return removed.error();
-        if (noted == PutOff::Noted::kFirst)
-          log_warn("pool: not removed yet path=\"{}\" step=\"{}\" errno={}", path,
-                   removed.error().what, code);
-        all = false;
-        continue;
-      }
-      names_.forget(path_hash);
-      // One that is not there may have gone with a try whose answer was lost.
-      if (!tombstone.is_directory)
-        service_.tell({.change = PoolChange::kRemoved,
-                       .path_hash = path_hash,
-                       .fileid = tombstone.fileid,
-                       .size = 0});
-      if (code == 0 && !tombstone.is_directory)
-        removed_.fetch_add(1, std::memory_order_relaxed);
-      // Another may have been put in its place meanwhile.
-      const auto standing = TRY(core_.catalog.find_tombstone(path));
-      if (standing != tombstone) continue;
-      Edit edit;
-      edit.set_frees();
-      edit.remove_tombstone(path);
-      TRY(core_.catalog.commit(std::move(edit)));
-    }
+  if (!service_.is_usable()) {
+    round = {.names = WorkLeft::kLater, .kept = WorkLeft::kLater, .files = WorkLeft::kLater};
+    return {};
   }
-  return false;
-}
-
-// Names that are still to be taken away in a directory.
-Result<bool> Publisher::has_more_below(const std::string& directory) {
-  const std::string below = directory + "/";
-  const auto next = TRY(core_.catalog.list_tombstones(below, 1));
-  return !next.empty() && next.front().first.starts_with(below);
+  const auto is_stopping = [this] { return stopping(); };
+  if (round.names == WorkLeft::kMore) {
+    round.names = WorkLeft::kLater;
+    round.names = TRY(names_.step(is_stopping));
+  }
+  if (round.kept == WorkLeft::kMore) round.kept = TRY(kept_.step());
+  // Before what may find no room, and once more for what was changed while it was on its way.
+  static_cast<void>(TRY(owners_.tell_all(is_stopping)));
+  if (round.files == WorkLeft::kMore) {
+    const Result<WorkLeft> published = publish_some();
+    if (!published.ok()) {
+      // From the begin on then.
+      after_ = 0;
+      all_ = true;
+      return published.error();
+    }
+    round.files = *published;
+  }
+  const bool all_told = TRY(owners_.tell_all(is_stopping));
+  round.owners = all_told ? WorkLeft::kNothing : WorkLeft::kLater;
+  return {};
 }
 
 // ---- what was stored
 
-Result<bool> Publisher::publish_files() {
-  if (!core_.is_publishing) return true;
-  bool all = true;
-  InodeNumber after = 0;
-  while (!stopping()) {
+// Some of them: what is to be taken away has its turn, too.
+Result<WorkLeft> Publisher::publish_some() {
+  if (!core_.is_publishing) return WorkLeft::kNothing;
+  for (int batches = 0; batches < kBatchesInPass && !stopping(); ++batches) {
     TRY(bound_.keep());
-    std::vector<InodeNumber> batch = TRY(core_.catalog.list_to_publish(after, kBatch));
+    std::vector<InodeNumber> batch = TRY(core_.catalog.list_to_publish(after_, kBatch));
     if (batch.empty()) {
+      after_ = 0;
+      const bool all = std::exchange(all_, true);
+      if (std::exchange(again_, false)) return WorkLeft::kMore;
       if (all) bound_.emptied();
-      return all;
+      return all ? WorkLeft::kNothing : WorkLeft::kLater;
     }
-    after = batch.back();
+    after_ = batch.back();
     const std::size_t listed = batch.size();
     const std::int64_t now = monotonic_now();
     std::erase_if(batch, [&](InodeNumber number) { return files_.holds(number, now); });
-    if (batch.size() < listed) all = false;
+    if (batch.size() < listed) all_ = false;
     if (batch.empty()) continue;
     Batch work(TRY(in_order(std::move(batch))));
-    std::vector<std::thread> others;
-    for (std::size_t i = 1; i < std::min(kAtOnce, work.size()); ++i)
-      others.emplace_back([this, &work] { publish_batch(work); });
-    publish_batch(work);
-    for (std::thread& other : others) other.join();
-    if (!TRY(work.verdict())) all = false;
+    at_once(std::min(kAtOnce, work.size()), [this, &work] { publish_batch(work); });
+    if (!TRY(work.verdict())) all_ = false;
   }
-  return false;
+  return WorkLeft::kMore;
 }
 
 void Publisher::publish_batch(Batch& batch) {
@@ -504,8 +461,11 @@ Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch
     return error;
   }
   tries_.forget(file.object);
-  const Outcome outcome = TRY(record(file, *published, prepared->status.fileid));
   batch.done(ticket);
+  // While it waits to be published: whoever ends here does it once more at the next start.
+  if (is_own(*file.sent, *published))
+    directories_.describe(file.shared, file.directory, prepared->made);
+  const Outcome outcome = TRY(record(file, *published, prepared->status.fileid));
   if (prepared->file != nullptr) clear(*sent);
   if (published->is_duplicate) {
     duplicates_.fetch_add(1, std::memory_order_relaxed);
@@ -517,7 +477,6 @@ Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch
                    .path_hash = file.shared.path_hash,
                    .fileid = published->status.fileid,
                    .size = published->status.size});
-    describe_directories(file.shared, file.directory, prepared->made);
   }
   return outcome;
 }
@@ -531,6 +490,13 @@ void Publisher::clear(const Sent& sent) {
         return {};
       });
   static_cast<void>(cleared.ok());
+}
+
+// It was this try, or one before it, that put it there.
+bool Publisher::is_own(const Sent& sent, const Published& published) {
+  const auto& files = sent.earlier.files;
+  return !published.is_duplicate ||
+         std::find(files.begin(), files.end(), published.status.fileid) != files.end();
 }
 
 // What the name stood for, also before earlier tries, one of which may have replaced it and not been heard of again.
@@ -563,13 +529,20 @@ Result<Publisher::Standing> Publisher::look_again(const Candidate& file) {
   return standing;
 }
 
-void Publisher::put_copy(const Candidate& file, const Standing& standing,
-                         const PoolStatus& status, Edit& edit) {
+PoolCopy Publisher::copy_of(const Candidate& file, const Standing& standing,
+                            const PoolStatus& status, bool keep) {
+  const bool is_noted = standing.copy && standing.copy->fileid == status.fileid;
+  return {.fileid = status.fileid,
+          .path_hash = file.shared.path_hash,
+          .size = status.size,
+          .mtime = status.mtime,
+          .keep = is_noted ? standing.copy->keep : keep};
+}
+
+void Publisher::put_copy(const Candidate& file, const Standing& standing, const PoolCopy& copy,
+                         Edit& edit) {
   if (standing.copy) edit.remove_pool_copy(file.inode->number, *standing.copy);
-  edit.put_pool_copy(file.inode->number, {.fileid = status.fileid,
-                                          .path_hash = file.shared.path_hash,
-                                          .size = status.size,
-                                          .mtime = status.mtime});
+  edit.put_pool_copy(file.inode->number, copy);
 }
 
 // Not under an inode's lock: a directory above may have been renamed.
@@ -585,7 +558,7 @@ Result<bool> Publisher::note_copy(const Candidate& file, const PoolStatus& statu
   const Standing standing = TRY(look_again(file));
   if (!standing.is_same) return false;
   Edit edit;
-  put_copy(file, standing, status, edit);
+  put_copy(file, standing, copy_of(file, standing, status, file.sent->keep), edit);
   TRY(core_.catalog.commit(std::move(edit)));
   return true;
 }
@@ -604,7 +577,8 @@ Result<Publisher::Outcome> Publisher::record(const Candidate& file, const Publis
   if (has_gone) {
     edit.remove_to_publish(file.inode->number);
   } else if (is_done) {
-    put_copy(file, standing, published.status, edit);
+    const bool keep = is_own(*file.sent, published) && file.sent->keep;
+    put_copy(file, standing, copy_of(file, standing, published.status, keep), edit);
     note_owner(file, published, edit);
     edit.remove_to_publish(file.inode->number);
     file.inode->pool_checked.store(monotonic_now(), std::memory_order_relaxed);
@@ -614,11 +588,18 @@ Result<Publisher::Outcome> Publisher::record(const Candidate& file, const Publis
              !file.inode->evicting) {
     if (standing.copy && standing.copy->path_hash == file.shared.path_hash)
       edit.remove_pool_copy(file.inode->number, *standing.copy);
-    edit.put_tombstone(file.shared.path, {.fileid = published.status.fileid});
+    // Of what came behind it, and replaced it there, is one already.
+    const auto later = TRY(core_.catalog.find_tombstone(file.shared.path));
+    if (!later) edit.put_tombstone(file.shared.path, {.fileid = published.status.fileid});
   }
   TRY(core_.catalog.commit(std::move(edit)));
   lock.unlock();
   if (has_gone) TRY(drop_replaced(file));
+  // It may have been told another since it was read, or the file there is another node's.
+  if (is_done && !has_gone)
+    if (const Result<void> told = tell_kept(core_, *file.inode); !told.ok())
+      log_debug("pool: not told whether it is kept inode={} errno={}", file.inode->number,
+                told.error().code);
   return is_done ? Outcome::kDone : Outcome::kLater;
 }
 
@@ -636,85 +617,15 @@ Result<void> Publisher::drop_replaced(const Candidate& file) {
 void Publisher::note_owner(const Candidate& file, const Published& published, Edit& edit) {
   const Sent& sent = *file.sent;
   const Owner now = owner_in(file.inode->record);
-  const auto& files = sent.earlier.files;
-  const std::uint64_t fileid = published.status.fileid;
-  const bool is_earlier = std::find(files.begin(), files.end(), fileid) != files.end();
-  if (published.is_duplicate && !is_earlier) return;
+  if (!is_own(sent, published)) return;
   const bool is_same = now == Owner{.uid = sent.uid, .gid = sent.gid, .mode = sent.mode};
   if (is_same && !published.is_duplicate) return;
-  edit.put_owner_change(sent.path, whole_change(fileid, now));
-}
-
-// Whose the directories above are goes with the first file in them.
-void Publisher::describe_directories(const SharedName& shared, InodeNumber directory,
-                                     const std::vector<MadeDirectory>& made) {
-  std::vector<InodeNumber> numbers;
-  std::vector<DirectoryOwner> owners;
-  for (std::string_view path = split_pool_path(shared.path).first;
-       !path.empty() && directory != kRootInode; path = split_pool_path(path).first) {
-    const auto known = core_.catalog.find_pool_copy(directory);
-    const Result<InodePtr> inode = core_.table.get(directory);
-    if (!known.ok() || *known || !inode.ok()) break;
-    const Result<std::uint64_t> number = core_.catalog.next_id();
-    if (!number.ok()) break;
-    DirectoryOwner owner{.path = std::string(path), .number = *number};
-    {
-      const std::lock_guard lock((*inode)->mutex);
-      const InodeRecord& record = (*inode)->record;
-      owner.uid = record.uid;
-      owner.gid = record.gid;
-      owner.mode = record.mode & kPermissions;
-    }
-    for (const MadeDirectory& one : made)
-      if (one.path == path) owner.made = one.fileid;
-    numbers.push_back(directory);
-    owners.push_back(std::move(owner));
-    const auto links = core_.catalog.list_links(directory, 1);
-    if (!links.ok() || links->empty()) break;
-    directory = links->front().first;
-  }
-  if (owners.empty()) return;
-  using Numbers = std::vector<std::uint64_t>;  // of the first of them
-  const Result<Numbers> told = service_.client().call<Numbers>(
-      PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
-      [owners, node = service_.node()](PoolSession& session,
-                                       Deadline deadline) -> Result<Numbers> {
-        Numbers out;
-        for (const DirectoryOwner& owner : owners) {
-          const Result<std::uint64_t> fileid =
-              describe_directory(session, owner, node, deadline);
-          if (!fileid.ok()) break;
-          out.push_back(*fileid);
-        }
-        return out;
-      });
-  if (!told.ok() || told->empty()) return;
-  Edit edit;
-  for (std::size_t i = 0; i < told->size(); ++i)
-    edit.put_pool_copy(numbers[i],
-                       {.fileid = (*told)[i], .path_hash = pool_path_hash(owners[i].path)});
-  if (!core_.catalog.commit(std::move(edit)).ok()) return;
-  for (std::size_t i = 0; i < told->size(); ++i) {
-    note_directory_owner(numbers[i], owners[i], (*told)[i]);
-    service_.tell({.change = PoolChange::kPublished,
-                   .path_hash = pool_path_hash(owners[i].path),
-                   .fileid = (*told)[i],
-                   .size = 0});
-  }
-}
-
-// Who changed it before its copy was noted found none.
-void Publisher::note_directory_owner(InodeNumber number, const DirectoryOwner& owner,
-                                     std::uint64_t fileid) {
-  const Result<InodePtr> inode = core_.table.get(number);
-  if (!inode.ok()) return;
-  const std::lock_guard lock((*inode)->mutex);
-  const Owner now = owner_in((*inode)->record);
-  if (now == Owner{.uid = owner.uid, .gid = owner.gid, .mode = owner.mode}) return;
-  Edit edit;
-  edit.put_owner_change(owner.path, whole_change(fileid, now));
-  if (const Result<void> put = core_.catalog.commit(std::move(edit)); !put.ok())
-    log_warn("pool: an owner was not noted path=\"{}\" errno={}", owner.path, put.error().code);
+  OwnerChange change = whole_change(published.status.fileid, now);
+  if (published.is_duplicate) change.keep = sent.keep;
+  if (const auto waiting = core_.catalog.find_owner_change(sent.path);
+      waiting.ok() && *waiting && (*waiting)->fileid == change.fileid && (*waiting)->keep)
+    change.keep = (*waiting)->keep;
+  edit.put_owner_change(sent.path, change);
 }
 
 // It is not to be published. A rename or a seal that came in between asks for it anew: both have the inode's lock.
@@ -735,8 +646,8 @@ void Publisher::add_counts(PoolCounts& counts) const {
   counts.published = published_.load();
   counts.published_bytes = published_bytes_.load();
   counts.duplicates = duplicates_.load();
-  counts.removed = removed_.load();
-  counts.failed = failed_.load();
+  counts.removed = names_.removed();
+  counts.failed = failed_.load() + names_.failed();
   counts.stopped_for = stopped_for();
   counts.queued = bound_.files();
   counts.queued_bytes = bound_.bytes();

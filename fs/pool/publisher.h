@@ -11,6 +11,7 @@
 // is tried again from the begin on. What a slow pool, or one that is away, makes too long is cut (fs/pool/queue_bound.h).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -22,6 +23,9 @@
 #include "backend/pool/pool_transfer.h"
 #include "fs/node/core.h"
 #include "fs/pool/damaged_files.h"
+#include "fs/pool/directory_describer.h"
+#include "fs/pool/keep_teller.h"
+#include "fs/pool/name_remover.h"
 #include "fs/pool/owner_teller.h"
 #include "fs/pool/pool_counts.h"
 #include "fs/pool/publish_tries.h"
@@ -29,6 +33,7 @@
 #include "fs/pool/queue_bound.h"
 #include "fs/pool/replaced_names.h"
 #include "fs/pool/shared_name.h"
+#include "fs/pool/work_left.h"
 
 namespace kvcachefs {
 
@@ -40,8 +45,11 @@ class Publisher {
         service_(service),
         replaced_(replaced),
         damaged_(damaged),
+        names_(core, service),
         bound_(core, files_),
-        owners_(core, service) {}
+        kept_(core),
+        owners_(core, service),
+        directories_(core, service) {}
   ~Publisher() { stop(); }
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
@@ -59,6 +67,7 @@ class Publisher {
 
  private:
   static constexpr std::size_t kBatch = 256;
+  static constexpr int kBatchesInPass = 8;
   // One less than the client has threads for what nobody waits for: the rest of it goes on.
   static constexpr std::size_t kAtOnce = PoolClient::kBackgroundThreads - 1;
   // After a failure, and to see whether the pool is there.
@@ -74,12 +83,19 @@ class Publisher {
   enum class Outcome : std::uint8_t { kDone, kGone, kUnsealed, kLater };
 
   void run();
-  void say(const Result<bool>& all);
-  // False: something is left that could not be done now.
-  Result<bool> pass();
-  Result<bool> remove_names();
-  Result<bool> has_more_below(const std::string& directory);
-  Result<bool> publish_files();
+  // What is left of each part.
+  struct Round {
+    WorkLeft names = WorkLeft::kMore;
+    WorkLeft kept = WorkLeft::kMore;
+    WorkLeft files = WorkLeft::kMore;
+    WorkLeft owners = WorkLeft::kNothing;
+    [[nodiscard]] WorkLeft left() const noexcept {
+      return std::max({names, kept, files, owners});
+    }
+  };
+  void say(const Result<void>& passed);
+  Result<void> pass(Round& round);
+  Result<WorkLeft> publish_some();
   bool put_off(InodeNumber number, const Error& error);
   Result<std::vector<InodeNumber>> in_order(std::vector<InodeNumber> numbers);
   void publish_batch(Batch& batch);
@@ -95,18 +111,18 @@ class Publisher {
   Result<Standing> look_again(const Candidate& file);
   void tell_replaced(const Candidate& file, const Published& published);
   void clear(const Sent& sent);
-  static void put_copy(const Candidate& file, const Standing& standing,
-                       const PoolStatus& status, Edit& edit);
+  static bool is_own(const Sent& sent, const Published& published);
+  // `keep`: what was said of it there, unless something is noted of that.
+  static PoolCopy copy_of(const Candidate& file, const Standing& standing,
+                          const PoolStatus& status, bool keep);
+  static void put_copy(const Candidate& file, const Standing& standing, const PoolCopy& copy,
+                       Edit& edit);
   Result<bool> is_at_its_path(const Candidate& file);
   Result<bool> note_copy(const Candidate& file, const PoolStatus& status);
   Result<Outcome> record(const Candidate& file, const Published& published,
                          std::uint64_t noted);
   Result<void> drop_replaced(const Candidate& file);
   void note_owner(const Candidate& file, const Published& published, Edit& edit);
-  void describe_directories(const SharedName& shared, InodeNumber directory,
-                            const std::vector<MadeDirectory>& made);
-  void note_directory_owner(InodeNumber number, const DirectoryOwner& owner,
-                            std::uint64_t fileid);
   Result<Seen> see(InodeNumber number);
   Result<Seen> see_locked(const InodePtr& inode);
   Result<Outcome> forget(InodeNumber number, const Seen& seen);
@@ -116,15 +132,19 @@ class Publisher {
   PoolService& service_;
   ReplacedNames& replaced_;
   const DamagedFiles& damaged_;
-  PutOff files_;  // by inode
+  NameRemover names_;
+  PutOff files_;           // by inode
+  InodeNumber after_ = 0;  // the last that this walk over what is to be published has met
+  bool again_ = false;     // another one is to follow: what came meanwhile may be before that
+  bool all_ = true;        // nothing was left, so far
   QueueBound bound_;
+  KeepTeller kept_;
   OwnerTeller owners_;
+  DirectoryDescriber directories_;
   PublishTries tries_;
-  PutOff names_;  // by the hash of the path
   std::atomic<std::uint64_t> published_{0};
   std::atomic<std::uint64_t> published_bytes_{0};
   std::atomic<std::uint64_t> duplicates_{0};
-  std::atomic<std::uint64_t> removed_{0};
   std::atomic<std::uint64_t> failed_{0};
   mutable std::mutex mutex_;
   std::condition_variable changed_;

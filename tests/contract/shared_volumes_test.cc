@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "backend/pool/pool_format.h"
 #include "backend/pool/pool_service.h"
 #include "fs/explain/evict.h"
 #include "fs/explain/explain.h"
@@ -328,6 +329,40 @@ TEST_P(SharedVolumes, WhatWasMissedIsAskedFor) {
   EXPECT_EQ("block", b_.read(block_name(1)));
 }
 
+// By whom nobody tells of it. Who opens what was there before gets the new one, as the kernel looks again for an ESTALE.
+TEST_P(SharedVolumes, WhoOpensWhatIsReplacedJustThenIsToldToLookAgain) {
+  put_on_pool("f", "one");
+  put_on_pool("g", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("f") && b_.finds("g"); }));
+  const InodeNumber f = must(b_->resolve("f"));
+  const InodeNumber g = must(b_->resolve("g"));
+  put_on_pool("f.new", "another");
+  std::filesystem::rename(below("f.new"), below("f"));
+  std::filesystem::remove(below("g"));
+  EXPECT_ERROR(ESTALE, (*b_)->open(f, O_RDONLY, TestVolume::kRoot));
+  EXPECT_EQ("another", b_.read("f"));
+  const Result<Opened> gone = (*b_)->open(g, O_RDONLY, TestVolume::kRoot);
+  ASSERT_FALSE(gone.ok());
+  EXPECT_TRUE(gone.error().code == ENOENT || gone.error().code == ESTALE);
+  EXPECT_FALSE(b_.finds("g"));
+
+  // Where it goes on so within a second, it is a miss.
+  put_on_pool("h", "one");
+  std::chrono::steady_clock::time_point said;
+  for (const int expected : {ESTALE, ENOENT}) {
+    ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("h"); }));
+    const InodeNumber h = must(b_->resolve("h"));
+    put_on_pool("h.new", "another");
+    std::filesystem::rename(below("h.new"), below("h"));
+    const Result<Opened> opened = (*b_)->open(h, O_RDONLY, TestVolume::kRoot);
+    ASSERT_FALSE(opened.ok());
+    if (expected == ESTALE) said = std::chrono::steady_clock::now();
+    if (std::chrono::steady_clock::now() - said < 900ms) {
+      EXPECT_EQ(expected, opened.error().code);
+    }
+  }
+}
+
 TEST_P(SharedVolumes, WhatIsToBeKeptOutlivesThePool) {
   const InodeNumber f = a_->store_file(kRootInode, "f", "bytes");
   must((*a_)->set_xattr(f, "user.kvcachefs.policy", "keep", 0, TestVolume::kRoot));
@@ -343,6 +378,54 @@ TEST_P(SharedVolumes, WhatIsToBeKeptOutlivesThePool) {
   EXPECT_EQ(kMissing, a_.read("g"));
   EXPECT_EQ("bytes", a_.read("f"));
   EXPECT_TRUE(TestVolume::wait_for([&] { return on_pool("f") == "bytes"; }));
+}
+
+// The evictors of the pool go by what its records say, whatever a directory was told after they were written.
+TEST_P(SharedVolumes, WhatIsToldToBeKeptIsKeptOnThePoolToo) {
+  const auto copy_of = [&](InodeNumber inode) {
+    return must(a_->catalog().find_pool_copy(inode));
+  };
+  const auto is_kept = [&](InodeNumber inode) {
+    const auto copy = copy_of(inode);
+    if (!copy) return false;
+    const auto sums = decode_pool_sums(on_pool(pool_sums_path(copy->fileid)));
+    return sums.ok() && sums->keep;
+  };
+  const auto set_policy = [&](InodeNumber inode, const std::string& policy) {
+    must((*a_)->set_xattr(inode, "user.kvcachefs.policy", policy, 0, TestVolume::kRoot));
+  };
+  const InodeNumber d = a_->mkdir(kRootInode, "d");
+  const InodeNumber here = a_->store_file(d, block_name(1), "block 1");
+  a_->store_file(d, block_name(2), "block 2");
+  const InodeNumber alone = a_->store_file(kRootInode, "f", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] {
+    return a_.counts().to_publish == 0 && copy_of(here) && copy_of(alone) &&
+           b_.finds("d/" + block_name(2));
+  }));
+  // Known again by its name on the pool.
+  ASSERT_EQ(1U, must((*a_)->evict("d/" + block_name(2))).files);
+  const InodeNumber there = must(a_->resolve("d/" + block_name(2)));
+  EXPECT_FALSE(is_kept(here) || is_kept(there) || is_kept(alone));
+  set_policy(d, "keep");
+  set_policy(alone, "pin");
+  EXPECT_TRUE(
+      TestVolume::wait_for([&] { return is_kept(here) && is_kept(there) && is_kept(alone); }));
+  // What others have stored there is known from the first lookup on.
+  b_->store_file(must(b_->resolve("d")), block_name(3), "block 3");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return a_.finds("d/" + block_name(3)); }));
+  const InodeNumber theirs = must(a_->resolve("d/" + block_name(3)));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return is_kept(theirs); }));
+
+  a_.stop();
+  a_.run();
+  set_policy(d, "cache");
+  EXPECT_TRUE(TestVolume::wait_for(
+      [&] { return !is_kept(here) && !is_kept(there) && !is_kept(theirs); }));
+  EXPECT_TRUE(is_kept(alone));
+  EXPECT_TRUE(TestVolume::wait_for(
+      [&] { return must(a_->catalog().list_owner_changes("", 10)).empty(); }));
+  EXPECT_EQ("block 2", a_.read("d/" + block_name(2)));
+  EXPECT_EQ("block 3", b_.read("d/" + block_name(3)));
 }
 
 TEST_P(SharedVolumes, AnOwnerAndAModeHoldOnAllNodes) {

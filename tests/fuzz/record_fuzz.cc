@@ -49,9 +49,9 @@ const std::vector<std::string>& seeds() {
         encode(DentryRecord{.inode = 1, .type = DT_REG, .cookie = 2}),
         encode(BlockRecord{.inode = 1, .has_parent = true, .parent = 2, .hash = "ab"}),
         encode_superblock({.device = {1}, .catalog = {2}}),
-        encode(PoolCopy{.fileid = 1, .path_hash = 2, .size = 3, .mtime = 4}),
+        encode(PoolCopy{.fileid = 1, .path_hash = 2, .size = 3, .mtime = 4, .keep = true}),
         encode(Tombstone{.fileid = 1, .is_directory = true}),
-        encode(OwnerChange{.fileid = 1, .uid = 2, .gid = 3, .mode = 0640})};
+        encode(OwnerChange{.fileid = 1, .uid = 2, .gid = 3, .mode = 0640, .keep = true})};
   }();
   return all;
 }

@@ -95,6 +95,24 @@ def work_without_pool(vm, nodes, local, stored):
         assert "down" in next(line for line in said.splitlines() if "pool" in line), said
 
 
+def test_what_others_change_is_seen_whatever_the_client_remembers(vm, pair):
+    """The kernel's client believes for half a minute or more what it has read of a directory."""
+    root, a, _ = pair
+    data = b"put there by another client"
+    vm.run(f"mkdir -p {root}/known")
+    for name in ("known", "made/later"):
+        # Once in a while, so that the client does know.
+        for _ in range(3):
+            assert vm.call(guest.load, a.path(name, block(1))) is None
+        vm.run(f"mkdir -p {root}/{name}")
+        vm.call(guest.store_all, f"{root}/{name}", {block(1): data})
+        kvmount.wait_until(lambda name=name: vm.call(guest.load, a.path(name, block(1))) == data, 15,
+                           f"what was put into {name}")
+    vm.run(f"rm {root}/known/{block(1)}")
+    vm.call(guest.store_all, f"{root}/known", {"config.json": data})
+    kvmount.wait_until(lambda: vm.call(guest.load, a.path("known", "config.json")) == data, 15, "a second file")
+
+
 def test_two_share_it_whatever_becomes_of_the_server(vm, server, pair, seed):
     root, a, b = pair
     rng = random.Random(seed)

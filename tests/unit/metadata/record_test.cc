@@ -146,15 +146,21 @@ TEST(Record, BlocksHaveTheBytesOfVersion1) {
   EXPECT_EQ(plain, *decode_block(from_hex(kGoldenPlainBlock)));
 }
 
-TEST(Record, PoolCopiesHaveTheBytesOfVersion1) {
-  const PoolCopy copy{.fileid = 0x1122, .path_hash = 0x3344, .size = 4096, .mtime = -1};
+TEST(Record, PoolCopiesHaveTheBytesOfVersion2) {
+  const PoolCopy copy{
+      .fileid = 0x1122, .path_hash = 0x3344, .size = 4096, .mtime = -1, .keep = true};
   const std::string bytes = from_hex(
-      "01 22 11 00 00 00 00 00 00 44 33 00 00 00 00 00 00 00 10 00 00 00 00 00 00"
-      "ff ff ff ff ff ff ff ff");
+      "02 22 11 00 00 00 00 00 00 44 33 00 00 00 00 00 00 00 10 00 00 00 00 00 00"
+      "ff ff ff ff ff ff ff ff 01");
   EXPECT_EQ(bytes, encode(copy));
   EXPECT_EQ(copy, *decode_pool_copy(bytes));
   EXPECT_EQ(EBADMSG, decode_pool_copy(bytes + "x").error().code);
-  EXPECT_EQ(EBADMSG, decode_pool_copy("\2" + bytes.substr(1)).error().code);
+  EXPECT_EQ(EBADMSG, decode_pool_copy("\3" + bytes.substr(1)).error().code);
+  EXPECT_EQ(EBADMSG, decode_pool_copy(bytes.substr(0, bytes.size() - 1) + "\2").error().code);
+  // Of format 5.
+  PoolCopy not_kept = copy;
+  not_kept.keep = false;
+  EXPECT_EQ(not_kept, *decode_pool_copy("\1" + bytes.substr(1, bytes.size() - 2)));
 }
 
 TEST(Record, TombstonesHaveTheBytesOfVersion1) {
@@ -178,10 +184,16 @@ TEST(Record, OwnerChangesHaveTheBytesOfVersion1) {
   too_much[19] = 0x10;  // 010750
   EXPECT_EQ(EBADMSG, decode_owner_change(too_much).error().code);
   too_much = bytes;
-  too_much[9] = 15;
+  too_much[9] = 0x1f;  // to be kept, and not
+  EXPECT_EQ(EBADMSG, decode_owner_change(too_much).error().code);
+  too_much[9] = 0x27;
   EXPECT_EQ(EBADMSG, decode_owner_change(too_much).error().code);
   const OwnerChange group{.fileid = 1, .gid = 4};
   EXPECT_EQ(group, *decode_owner_change(encode(group)));
+  const OwnerChange kept{.fileid = 1, .mode = 0600, .keep = true};
+  EXPECT_EQ(kept, *decode_owner_change(encode(kept)));
+  const OwnerChange let_go{.fileid = 1, .keep = false};
+  EXPECT_EQ(let_go, *decode_owner_change(encode(let_go)));
 }
 
 TEST(Record, SealedEmptyFilesHaveAStampAndNoChecksums) {
