@@ -538,8 +538,9 @@ class LoopFs:
     `with LoopFs("ext4", 256 << 20) as disk:` gives disk.path, mounted.
     """
 
-    def __init__(self, kind="ext4", size=512 << 20, options="", mkfs=()):
+    def __init__(self, kind="ext4", size=512 << 20, options="", mkfs=(), direct=False):
         self.kind, self.size, self.options, self.mkfs = kind, size, options, list(mkfs)
+        self.direct = direct  # Past the page cache, which keeps everything twice otherwise.
         self.work = None
 
     def __enter__(self):
@@ -574,16 +575,18 @@ class LoopFs:
             wait_until(attempt, 10, "loop mount")
         except TimeoutError as late:
             raise MountError(f"{late}: {self._said}") from None
+        if self.direct:
+            subprocess.run(["losetup", "--direct-io=on", *self._devices()], check=True,
+                           capture_output=True, timeout=30)
 
     def unmount(self):
         """Returns when the filesystem has ended: another process's namespace may have a copy."""
         subprocess.run(["umount", self.path], check=True, capture_output=True, timeout=120)
-        wait_until(lambda: not self._has_device(), 20, f"end of the filesystem on {self.image}")
+        wait_until(lambda: not self._devices(), 20, f"end of the filesystem on {self.image}")
 
-    def _has_device(self):
-        said = subprocess.run(["losetup", "-n", "-O", "NAME", "-j", self.image], check=True,
-                              capture_output=True, timeout=30).stdout
-        return bool(said.strip())
+    def _devices(self):
+        return subprocess.run(["losetup", "-n", "-O", "NAME", "-j", self.image], check=True,
+                              capture_output=True, text=True, timeout=30).stdout.split()
 
     def shutdown(self, flush_log=False):
         """A power cut: nothing more reaches the image. Unmount and mount to see what is left."""
