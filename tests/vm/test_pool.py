@@ -96,21 +96,21 @@ def work_without_pool(vm, nodes, local, stored):
 
 
 def test_what_others_change_is_seen_whatever_the_client_remembers(vm, pair):
-    """The kernel's client believes for half a minute or more what it has read of a directory."""
+    """The kernel's client believes for half a minute or more what it has seen of a directory. Names that kvcachefs itself has not
+    asked for yet: it would believe a miss, too, of what nobody tells it of."""
     root, a, _ = pair
     data = b"put there by another client"
+    client = a.pool()["uri"].removeprefix("dir://")
     vm.run(f"mkdir -p {root}/known")
-    for name in ("known", "made/later"):
-        # Once in a while, so that the client does know.
-        for _ in range(3):
-            assert vm.call(guest.load, a.path(name, block(1))) is None
+    for number, name in enumerate(("known", "made/later", "known")):
+        file = block(8000 + number)
+        if not client.startswith("nfs:"):
+            for _ in range(3):
+                assert vm.run(f"stat {client}/{name}/{file} >/dev/null 2>&1 || echo missing").strip() == "missing"
         vm.run(f"mkdir -p {root}/{name}")
-        vm.call(guest.store_all, f"{root}/{name}", {block(1): data})
-        kvmount.wait_until(lambda name=name: vm.call(guest.load, a.path(name, block(1))) == data, 15,
+        vm.call(guest.store_all, f"{root}/{name}", {file: data})
+        kvmount.wait_until(lambda name=name, file=file: vm.call(guest.load, a.path(name, file)) == data, 10,
                            f"what was put into {name}")
-    vm.run(f"rm {root}/known/{block(1)}")
-    vm.call(guest.store_all, f"{root}/known", {"config.json": data})
-    kvmount.wait_until(lambda: vm.call(guest.load, a.path("known", "config.json")) == data, 15, "a second file")
 
 
 def test_two_share_it_whatever_becomes_of_the_server(vm, server, pair, seed):
