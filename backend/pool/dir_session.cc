@@ -167,7 +167,7 @@ class DirSession : public PoolSession {
   }
 
   Result<void> find_directory(std::string_view path, Deadline /*deadline*/) override {
-    TRY(open_beneath(path, kDirectory));
+    static_cast<void>(TRY(open_beneath(path, kDirectory)));
     return {};
   }
 
