@@ -299,10 +299,9 @@ Result<Entry> Volume::link(InodeNumber inode, InodeNumber new_parent, std::strin
                            const Caller& caller) {
   TRY(check_real(inode));
   TRY(check_real(new_parent, new_name));
-  const bool is_slow = publish_is_slow(new_parent, new_name);
-  if (is_slow) TRY(parts_->files.make_durable(inode));
+  if (publish_is_slow()) TRY(parts_->files.make_durable(inode));
   Entry entry = TRY(parts_->names.link(inode, new_parent, new_name, caller));
-  if (is_slow) {
+  if (publish_is_slow()) {
     if (const Result<void> synced = parts_->core.catalog.sync(); !synced.ok()) {
       forget(inode, 1);
       return synced.error();
@@ -322,7 +321,7 @@ Result<void> Volume::rename(InodeNumber parent, std::string_view name, InodeNumb
                             std::string_view new_name, unsigned flags, const Caller& caller) {
   TRY(check_real(parent));
   TRY(check_real(new_parent, new_name));
-  if (!publish_is_slow(new_parent, new_name))
+  if (!publish_is_slow())
     return unless_made_up(
         parts_->names.rename(parent, name, new_parent, new_name, flags, caller), parent, name);
   const std::optional<DentryRecord> source =
@@ -463,11 +462,7 @@ FlushCost Volume::flush_cost(const OpenFile& file) const noexcept {
 void Volume::wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called) {
   parts_->files.wait_for_room(file, called);
 }
-bool Volume::publish_is_slow(InodeNumber new_parent, std::string_view new_name) {
-  return parts_->core.options.keep_by_default ||
-         (!SyntheticTree::owns(new_parent) &&
-          parts_->core.knowledge.look(new_parent, new_name).policy >= FilePolicy::kKeep);
-}
+bool Volume::publish_is_slow() const noexcept { return parts_->core.options.keep_by_default; }
 
 // What the budget holds, and as free what is or can be made free: who cleans a directory when its disk
 // looks full then leaves that to us.

@@ -308,7 +308,7 @@ class Volume {
   // `called`, when the writer called.
   void wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called);
   // Under policy keep a rename or link that publishes waits for the disk.
-  [[nodiscard]] bool publish_is_slow(InodeNumber new_parent, std::string_view new_name);
+  [[nodiscard]] bool publish_is_slow() const noexcept;
 
   Result<struct statvfs> statfs();
 

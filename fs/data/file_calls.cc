@@ -177,8 +177,7 @@ Result<void> Files::make_durable(InodeNumber number) {
   }
   // The pool has its bytes.
   if (!fd) return core_.catalog.sync();
-  const bool by_mount = core_.options.keep_by_default;
-  return make_durable(*inode, fd.get(), by_mount ? kNeededAgain : kInodeFsynced);
+  return make_durable(*inode, fd.get(), kNeededAgain);
 }
 
 // Who opens a prefix file under its hash may close a duplicate of his descriptor before he writes
@@ -207,8 +206,7 @@ FlushCost Files::flush_cost(const OpenFile& file) noexcept {
   if (const std::optional<std::uint32_t> device = device_of(*file.inode);
       device && core_.budget.is_short(*device))
     return FlushCost::kWaitsForRoom;
-  return core_.options.keep_by_default || file.is_kept ? FlushCost::kWaitsForDisk
-                                                       : FlushCost::kQuick;
+  return core_.options.keep_by_default ? FlushCost::kWaitsForDisk : FlushCost::kQuick;
 }
 
 void Files::wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called) {
@@ -222,11 +220,8 @@ Result<void> Files::flush(OpenFile& file, const Caller& caller) {
   if (TRY(is_empty_and_unfinished(*file.inode))) return {};
   TRY(publish(core_, *file.inode));
   store_done(*file.inode);
-  if (core_.options.keep_by_default)
-    return make_durable(*file.inode, TRY(file.descriptor()), kNeededAgain);
-  // What its directory is told later holds for its eviction again.
-  if (file.is_kept) return make_durable(*file.inode, TRY(file.descriptor()), kInodeFsynced);
-  return {};
+  if (!core_.options.keep_by_default) return {};
+  return make_durable(*file.inode, TRY(file.descriptor()), kNeededAgain);
 }
 
 Result<void> Files::fsync(OpenFile& file, bool /*data_only*/, const Caller& caller) {

@@ -206,18 +206,6 @@ bool Files::has_no_name(Inode& inode) {
   return inode.record.nlink == 0;
 }
 
-// Of what names and directories say. Where that cannot be known just now its close waits for nothing more than others'.
-bool Files::is_to_be_kept(Inode& inode) {
-  InodeRecord record;
-  {
-    const std::lock_guard lock(inode.mutex);
-    record = inode.record;
-  }
-  const Result<Treatment> treatment = core_.knowledge.treatment(inode.number, record);
-  return treatment.ok() && treatment->policy >= FilePolicy::kKeep &&
-         treatment->by != PolicyBy::kApplication;
-}
-
 Result<void> Files::let_go_of_remote(Inode& inode) {
   return drop_names(core_, inode.number, DropReason::kRemoved, {},
                     {.may_go = [](const Inode& now) -> Result<bool> {
@@ -265,7 +253,6 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
   TRY(check_direct_io_of(number, flags));
   TRY(take_back_if_failed(core_, *inode));
   std::optional<Arrival> arrival = TRY(bring_bytes(inode, flags));
-  const bool is_kept = (flags & O_ACCMODE) != O_RDONLY && is_to_be_kept(*inode);
   struct stat checked = TRY(check_stands(*inode));
   if (check == OpenCheck::kVerify && verifier_.is_wanted(*inode, flags)) {
     TRY(verifier_.verify(inode, flags));
@@ -306,7 +293,6 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
   const bool is_left = !opened.ok() || (flags & O_ACCMODE) == O_RDONLY;
   if ((flags & O_TRUNC) != 0 && is_left && core_.on_unwritten) core_.on_unwritten(number);
   if (!opened.ok()) return opened.error();
-  opened->file->is_kept = is_kept;
   const std::uint64_t block = inode->block.load(std::memory_order_relaxed);
   if (block == 0) core_.budget.used(number);
   if (block != 0) {
@@ -406,7 +392,6 @@ Result<Created> Files::finish_create(Namespace::Made&& made, int flags, pid_t op
   // Last of what may fail; lets go of the lock.
   created.opened = TRY(open_locked(made.inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL),
                                    std::move(made.copy.fd), opener, lock));
-  created.opened.file->is_kept = made.is_kept;
   created.entry.entry_timeout_s = kBlockTimeout;
   created.entry.attribute_timeout_s = kFreshTimeout;
   core_.table.add_lookup(made.inode);

@@ -43,7 +43,6 @@ class Files {
   static bool is_remote(Inode& inode);
   static bool has_no_name(Inode& inode);
   // Its name here stood for what the pool has.
-  bool is_to_be_kept(Inode& inode);
   Result<void> let_go_of_remote(Inode& inode);
   Result<void> check_mapped(Inode& inode);
   // fdatasync, then the sticky marks (kInode...), all durable when it returns. `fd` is of the inode's

@@ -54,7 +54,7 @@ std::int64_t Knowledge::now() const noexcept {
 }
 
 NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
-  NameLook seen{.block = {}, .fan_out = {}, .age = places_.age(), .policy = otherwise_};
+  NameLook seen{.block = {}, .fan_out = {}, .age = places_.age()};
   if (!catalog_.is_told() && !catalog_.is_told_policy() && !may_be_recognized(name))
     return seen;
   const auto place = places_.of(directory);
@@ -66,8 +66,6 @@ NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
   if (!path.empty()) path += '/';
   path += name;
   const std::optional<Recognized> file = recognize(path, (*place)->told);
-  if (file) seen.policy = file->policy;
-  if ((*place)->policy) seen.policy = *(*place)->policy;
   if (!file || (file->kind != NameKind::kBlock && file->kind != NameKind::kFanOut)) return seen;
   BlockName block{.temporary = file->temporary,
                   .hash = std::string(file->prefix_hash),

@@ -50,8 +50,6 @@ struct NameLook {
   std::optional<BlockName> fan_out;
   std::uint64_t age = 0;  // of Places
   TenantSlot tenant = 0;
-  // Of a file of this name that nobody has told anything, nor synced.
-  FilePolicy policy = FilePolicy::kCache;
 };
 
 class Knowledge {

@@ -199,7 +199,6 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
     seen = core_.knowledge.look(parent, name);
   if (S_ISREG(what.mode) && !nameless) {
     made.block = seen.block;
-    made.is_kept = seen.policy >= FilePolicy::kKeep;
     if (core_.budget.is_over_quota(seen.tenant)) return fail(EDQUOT, "over its quota");
   }
   if (S_ISREG(what.mode)) {

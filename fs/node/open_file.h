@@ -51,8 +51,6 @@ class OpenFile {
   const pid_t opener;                        // the thread that opened it; 0: invisible to us
   const std::shared_ptr<Arriving> arriving;  // null: its bytes were here when it was opened
   ServeMode mode = ServeMode::kDirect;
-  // Its close waits for the disk: by its policy, as of its opening. Set before anybody else has this.
-  bool is_kept = false;
 
  private:
   std::mutex mutex_;

@@ -149,8 +149,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (void)decode_superblock(bytes);
       break;
     case 5:
+      // One of an older version is written as one of now.
       if (const auto record = decode_pool_copy(bytes); record.ok())
-        require(encode(*record) == bytes);
+        require(*decode_pool_copy(encode(*record)) == *record &&
+                (bytes[0] == 1 || encode(*record) == bytes));
       break;
     case 6:
       if (const auto record = decode_tombstone(bytes); record.ok())

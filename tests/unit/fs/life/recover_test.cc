@@ -403,31 +403,6 @@ TEST(Recovery, WhatACleanStopHasNotSealedOutlivesTheMachine) {
   EXPECT_ERROR(ENOENT, volume.read_path("f"));
 }
 
-// The close of what must not be lost waits for the disk.
-TEST(Recovery, WhatIsToBeKeptIsThereAfterAMachineCrash) {
-  TestVolume volume;
-  const InodeNumber d = volume.mkdir(kRootInode, "d");
-  must(volume->set_xattr(d, "user.kvcachefs.policy", "keep", 0, TestVolume::kRoot));
-  volume.store_file(d, "closed", "bytes");
-  volume.store_file(d, "rewritten", "before");
-  volume.rewrite(must(volume.resolve("d/rewritten")), "after");
-  // Made elsewhere, and moved there.
-  volume.store_file(kRootInode, "f.new", "moved");
-  EXPECT_OK(volume->rename(kRootInode, "f.new", d, "moved", 0, TestVolume::kRoot));
-  volume.store_file(kRootInode, "other", "bytes");
-  const Created open = volume.create(d, "open");
-  volume.write(*open.opened.file, "half");
-  EXPECT_EQ(FlushCost::kWaitsForDisk, volume->flush_cost(*open.opened.file));
-  const Created quick = volume.create(kRootInode, "quick");
-  EXPECT_EQ(FlushCost::kQuick, volume->flush_cost(*quick.opened.file));
-  volume.crash_machine();
-  EXPECT_EQ("bytes", must(volume.read_path("d/closed")));
-  EXPECT_EQ("after", must(volume.read_path("d/rewritten")));
-  EXPECT_EQ("moved", must(volume.read_path("d/moved")));
-  EXPECT_ERROR(ENOENT, volume.read_path("other"));
-  EXPECT_ERROR(ENOENT, volume.read_path("d/open"));
-}
-
 TEST(Recovery, RefusesToRunWithoutOneOfItsDevices) {
   TestVolume volume;
   volume.store_file(kRootInode, "f", "bytes");
