@@ -17,25 +17,20 @@ namespace kvcachefs {
 using SteadyClock = std::chrono::steady_clock;
 
 Result<WorkLeft> NameRemover::step(const std::function<bool()>& is_stopping) {
-  auto batch = TRY(core_.catalog.list_tombstones(after_, kBatch));
-  if (batch.empty()) {
-    after_.clear();
-    const bool all = std::exchange(all_, true);
-    if (std::exchange(again_, false)) return WorkLeft::kMore;
-    return all ? WorkLeft::kNothing : WorkLeft::kLater;
-  }
-  after_ = batch.back().first;
+  auto batch = TRY(core_.catalog.list_tombstones(walk_.after(), kBatch));
+  if (batch.empty()) return walk_.ended();
+  walk_.met(batch.back().first);
   const auto at = std::partition(batch.begin(), batch.end(),
                                  [](const auto& row) { return !row.second.is_directory; });
   const auto files = static_cast<std::size_t>(at - batch.begin());
   std::atomic<std::size_t> next{0};
-  std::mutex mutex;  // of `failed` and all_
+  std::mutex mutex;  // of `failed` and walk_
   Error failed{0, ""};
   // False: others would fare as badly.
   const auto goes_on = [&](const std::pair<std::string, Tombstone>& row) {
     const Result<bool> done = remove(row.first, row.second);
     const std::lock_guard lock(mutex);
-    all_ = all_ && done.ok() && *done;
+    if (!done.ok() || !*done) walk_.left_some();
     if (!done.ok()) failed = done.error();
     return failed.code == 0;
   };
@@ -49,9 +44,7 @@ Result<WorkLeft> NameRemover::step(const std::function<bool()>& is_stopping) {
   for (std::size_t i = files; i < batch.size() && failed.code == 0 && !is_stopping(); ++i)
     static_cast<void>(goes_on(batch[i]));
   if (failed.code == 0) return WorkLeft::kMore;
-  // From the begin on then.
-  after_.clear();
-  all_ = true;
+  walk_.restart();
   return failed;
 }
 

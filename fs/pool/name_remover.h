@@ -20,8 +20,7 @@ class NameRemover {
  public:
   NameRemover(Core& core, PoolService& service) : core_(core), service_(service) {}
 
-  // What was there before is tried, too, before step() says that nothing is left.
-  void begin_round() { again_ = !after_.empty(); }
+  void begin_round() { walk_.begin_round(); }
   // Takes some names away, and goes on behind them the next time. Errors: those that are the pool's (pool_error.h), EIO,
   // EBADMSG.
   Result<WorkLeft> step(const std::function<bool()>& is_stopping);
@@ -40,10 +39,8 @@ class NameRemover {
 
   Core& core_;
   PoolService& service_;
-  PutOff put_off_;      // by the hash of the path
-  std::string after_;   // the last that this walk has met
-  bool again_ = false;  // another one is to follow
-  bool all_ = true;     // nothing was left, so far
+  PutOff put_off_;  // by the hash of the path
+  WalkInParts<std::string> walk_;
   std::atomic<std::uint64_t> removed_{0};
   std::atomic<std::uint64_t> failed_{0};
 };

@@ -165,7 +165,7 @@ void Publisher::run() {
     pending_ = false;
     Round round;
     names_.begin_round();
-    again_ = after_ != 0;
+    walk_.begin_round();
     bool more = true;
     bool failed = false;
     // What comes meanwhile begins a round of its own, and so does what is to be tried again.
@@ -225,9 +225,7 @@ Result<void> Publisher::pass(Round& round) {
   if (round.files == WorkLeft::kMore) {
     const Result<WorkLeft> published = publish_some();
     if (!published.ok()) {
-      // From the begin on then.
-      after_ = 0;
-      all_ = true;
+      walk_.restart();
       return published.error();
     }
     round.files = *published;
@@ -244,23 +242,21 @@ Result<WorkLeft> Publisher::publish_some() {
   if (!core_.is_publishing) return WorkLeft::kNothing;
   for (int batches = 0; batches < kBatchesInPass && !stopping(); ++batches) {
     TRY(bound_.keep());
-    std::vector<InodeNumber> batch = TRY(core_.catalog.list_to_publish(after_, kBatch));
+    std::vector<InodeNumber> batch = TRY(core_.catalog.list_to_publish(walk_.after(), kBatch));
     if (batch.empty()) {
-      after_ = 0;
-      const bool all = std::exchange(all_, true);
-      if (std::exchange(again_, false)) return WorkLeft::kMore;
-      if (all) bound_.emptied();
-      return all ? WorkLeft::kNothing : WorkLeft::kLater;
+      const WorkLeft left = walk_.ended();
+      if (left == WorkLeft::kNothing) bound_.emptied();
+      return left;
     }
-    after_ = batch.back();
+    walk_.met(batch.back());
     const std::size_t listed = batch.size();
     const std::int64_t now = monotonic_now();
     std::erase_if(batch, [&](InodeNumber number) { return files_.holds(number, now); });
-    if (batch.size() < listed) all_ = false;
+    if (batch.size() < listed) walk_.left_some();
     if (batch.empty()) continue;
     Batch work(TRY(in_order(std::move(batch))));
     at_once(std::min(kAtOnce, work.size()), [this, &work] { publish_batch(work); });
-    if (!TRY(work.verdict())) all_ = false;
+    if (!TRY(work.verdict())) walk_.left_some();
   }
   return WorkLeft::kMore;
 }

@@ -133,10 +133,8 @@ class Publisher {
   ReplacedNames& replaced_;
   const DamagedFiles& damaged_;
   NameRemover names_;
-  PutOff files_;           // by inode
-  InodeNumber after_ = 0;  // the last that this walk over what is to be published has met
-  bool again_ = false;     // another one is to follow: what came meanwhile may be before that
-  bool all_ = true;        // nothing was left, so far
+  PutOff files_;                   // by inode
+  WalkInParts<InodeNumber> walk_;  // over what is to be published
   QueueBound bound_;
   KeepTeller kept_;
   OwnerTeller owners_;
