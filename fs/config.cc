@@ -389,7 +389,7 @@ constexpr std::array kSettings = {
         set_policy},
     Setting{"min-free", "SIZE", kValue, true, true,
             "What stays free on the filesystem of each nvme directory, whoever fills it: files "
-            "are evicted before. A size, or a share (1% to 50%). Default: 5%",
+            "are evicted before. 0, a size, or a share (1% to 50%). Default: 5%",
             set_min_free},
     Setting{"lease", "TIME", kValue, true, true,
             "How long a file that was looked up or opened stays readable at least, 1s to 1h. "

@@ -299,9 +299,10 @@ Result<Entry> Volume::link(InodeNumber inode, InodeNumber new_parent, std::strin
                            const Caller& caller) {
   TRY(check_real(inode));
   TRY(check_real(new_parent, new_name));
-  if (publish_is_slow()) TRY(parts_->files.make_durable(inode));
+  const bool waits = waits_for_disk(new_parent, new_name);
+  if (waits) TRY(parts_->files.keep_safe(inode));
   Entry entry = TRY(parts_->names.link(inode, new_parent, new_name, caller));
-  if (publish_is_slow()) {
+  if (waits) {
     if (const Result<void> synced = parts_->core.catalog.sync(); !synced.ok()) {
       forget(inode, 1);
       return synced.error();
@@ -317,16 +318,20 @@ Result<void> Volume::rmdir(InodeNumber parent, std::string_view name) {
   TRY(check_real(parent));
   return unless_made_up(parts_->names.rmdir(parent, name), parent, name);
 }
+Result<void> Volume::keep_safe(InodeNumber parent, std::string_view name) {
+  const std::optional<DentryRecord> source =
+      TRY(parts_->core.catalog.find_dentry(parent, name));
+  return source ? parts_->files.keep_safe(source->inode) : Result<void>{};
+}
 Result<void> Volume::rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
                             std::string_view new_name, unsigned flags, const Caller& caller) {
   TRY(check_real(parent));
   TRY(check_real(new_parent, new_name));
-  if (!publish_is_slow())
+  if (!rename_waits_for_disk(parent, name, new_parent, new_name, flags))
     return unless_made_up(
         parts_->names.rename(parent, name, new_parent, new_name, flags, caller), parent, name);
-  const std::optional<DentryRecord> source =
-      TRY(parts_->core.catalog.find_dentry(parent, name));
-  if (source) TRY(parts_->files.make_durable(source->inode));
+  TRY(keep_safe(parent, name));
+  if ((flags & RENAME_EXCHANGE) != 0) TRY(keep_safe(new_parent, new_name));
   TRY(unless_made_up(parts_->names.rename(parent, name, new_parent, new_name, flags, caller),
                      parent, name));
   return parts_->core.catalog.sync();
@@ -377,7 +382,9 @@ Result<AttributesReply> Volume::set_attributes(InodeNumber inode, const SetAttri
 Result<void> Volume::set_xattr(InodeNumber inode, std::string_view name, std::string_view value,
                                int flags, const Caller& caller) {
   TRY(check_real(inode));
-  return parts_->attributes.set_xattr(inode, name, value, flags, caller);
+  TRY(parts_->attributes.set_xattr(inode, name, value, flags, caller));
+  if (name == kPolicyXattr) parts_->files.note_told(inode);
+  return {};
 }
 Result<std::string> Volume::get_xattr(InodeNumber inode, std::string_view name) {
   if (SyntheticTree::owns(inode)) return fail(ENODATA, "xattr");
@@ -390,7 +397,9 @@ Result<std::string> Volume::list_xattrs(InodeNumber inode, const Caller& caller)
 Result<void> Volume::remove_xattr(InodeNumber inode, std::string_view name,
                                   const Caller& caller) {
   TRY(check_real(inode));
-  return parts_->attributes.remove_xattr(inode, name, caller);
+  TRY(parts_->attributes.remove_xattr(inode, name, caller));
+  if (name == kPolicyXattr) parts_->files.note_told(inode);
+  return {};
 }
 
 Result<Opened> Volume::open(InodeNumber inode, int flags, const Caller& caller,
@@ -462,7 +471,16 @@ FlushCost Volume::flush_cost(const OpenFile& file) const noexcept {
 void Volume::wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called) {
   parts_->files.wait_for_room(file, called);
 }
-bool Volume::publish_is_slow() const noexcept { return parts_->core.options.keep_by_default; }
+bool Volume::waits_for_disk(InodeNumber new_parent, std::string_view new_name) {
+  return !SyntheticTree::owns(new_parent) &&
+         parts_->core.knowledge.is_kept_at(new_parent, new_name);
+}
+bool Volume::rename_waits_for_disk(InodeNumber parent, std::string_view name,
+                                   InodeNumber new_parent, std::string_view new_name,
+                                   unsigned flags) {
+  return waits_for_disk(new_parent, new_name) ||
+         ((flags & RENAME_EXCHANGE) != 0 && waits_for_disk(parent, name));
+}
 
 // What the budget holds, and as free what is or can be made free: who cleans a directory when its disk
 // looks full then leaves that to us.

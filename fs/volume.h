@@ -307,8 +307,11 @@ class Volume {
   // Returns when the file's device has room again, when nothing more can be evicted, or two seconds after
   // `called`, when the writer called.
   void wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called);
-  // Under policy keep a rename or link that publishes waits for the disk.
-  [[nodiscard]] bool publish_is_slow() const noexcept;
+  // What gets a name whose policy is keep goes to the disk before the call ends: a link, and a rename.
+  [[nodiscard]] bool waits_for_disk(InodeNumber new_parent, std::string_view new_name);
+  [[nodiscard]] bool rename_waits_for_disk(InodeNumber parent, std::string_view name,
+                                           InodeNumber new_parent, std::string_view new_name,
+                                           unsigned flags);
 
   Result<struct statvfs> statfs();
 
@@ -349,6 +352,8 @@ class Volume {
  private:
   struct Parts;
   explicit Volume(std::unique_ptr<Parts> parts);
+  // Of what stands there, if anything does.
+  Result<void> keep_safe(InodeNumber parent, std::string_view name);
   [[nodiscard]] bool stages_in_now(const Caller& caller) const;
   std::unique_ptr<Parts> parts_;
 };

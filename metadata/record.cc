@@ -29,7 +29,7 @@ constexpr std::uint8_t kMayGo = 16;
 
 constexpr std::uint32_t kKnownFlags = kInodeFsynced | kInodePoisoned | kInodeKeep |
                                       kInodeHasAcl | kInodeHasXattr | kInodeFirstWriter |
-                                      kInodeReused | kInodeMayGrow;
+                                      kInodeReused | kInodeMayGrow | kInodeOnDisk;
 constexpr std::size_t kLongestTarget = 4095;  // PATH_MAX without the closing NUL
 
 // Parts that most records do not have cost a bit each when absent.

@@ -46,6 +46,10 @@ enum InodeFlag : std::uint32_t {
       << 6,  // a block that was opened once more after it was stored (fs/known/pool_writes.h)
   // Made, and perhaps left open, under a daemon that has ended: who has it open may write on.
   kInodeMayGrow = 1u << 7,
+  // What is published of it was on the disk at a close, rename or link under policy keep. While that is its policy a crash
+  // leaves what the backing filesystem left, as of kInodeFsynced. While a rewrite is not published it speaks of
+  // previous_object.
+  kInodeOnDisk = 1u << 8,
 };
 
 // What a file looked like when it was last recorded: equal means unchanged since.

@@ -93,11 +93,10 @@ int finish(const FlushArguments& arguments, const Left& left, std::uint64_t befo
   if (left.is_nothing()) {
     if (arguments.json) return kExitOk;
     if (left.skipped == 0)
-      print_out("all is on the pool\n");
+      print_out("all that goes to the pool is there\n");
     else
-      print_out(
-          "all that waited is on the pool; since the mount began {} skipped (--pool-queue)\n",
-          counted(left.skipped, "file"));
+      print_out("all that waited is there; since the mount began {} skipped (--pool-queue)\n",
+                counted(left.skipped, "file"));
     return kExitOk;
   }
   complain(fmt::format(

@@ -12,8 +12,6 @@ namespace {
 
 // Names that the kernel remembers hide who uses them; a lease must outlast that by far.
 constexpr double kTimeoutsInLease = 6;
-// So little is left on the filesystem below that a write may have failed between two looks.
-constexpr std::uint64_t kDangerBytes = 256 * kMiB;
 // Between two looks at the database's files: it grows by some megabytes in it.
 constexpr std::int64_t kDatabaseEvery = kNanosPerSecond;
 // How fast the size of a typical file is forgotten, at each look.
@@ -371,7 +369,7 @@ void Budget::look_at(std::uint32_t index, std::int64_t now_ns) {
   of.seen.marks = marks_of(of.seen.room.budget, rate, below->f_files);
   of.looked = true;
   const std::uint64_t available = below->f_bavail * below->f_frsize;
-  if (available < std::min(kDangerBytes, of.seen.room.min_free / 2)) ++of.danger;
+  if (available < danger_floor(of.seen.room, rate)) ++of.danger;
 }
 
 void Budget::look_at_database(std::int64_t now_ns) {

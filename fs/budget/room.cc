@@ -11,6 +11,9 @@ namespace {
 constexpr double kSecondsAhead = 0.5;
 // A writer that comes after a pause writes to memory, a quarter of a gigabyte in so short a time.
 constexpr double kLeastAhead = 256.0 * kMiB;
+constexpr double kLeastDanger = 256.0 * kMiB;
+// Four times the longest that two looks may lie apart while there are writers (50 ms).
+constexpr double kSecondsUnseen = 0.2;
 // One in a hundred of the filesystem's inodes, and no more than a burst of stores takes.
 constexpr std::uint64_t kInodeShare = 100;
 constexpr std::uint64_t kMostInodesKept = 65'536;
@@ -56,6 +59,12 @@ Marks marks_of(std::uint64_t budget, double bytes_per_second, std::uint64_t inod
           .low = headroom / 2,
           .inode_headroom = inode_headroom,
           .inode_low = inode_headroom / 2};
+}
+
+std::uint64_t danger_floor(const Room& room, double bytes_per_second) noexcept {
+  const double most = static_cast<double>(std::max(room.min_free / 2, room.budget / 256));
+  const double floor = std::max(kLeastDanger, bytes_per_second * kSecondsUnseen);
+  return static_cast<std::uint64_t>(std::min(floor, most));
 }
 
 double WriteRate::measure(std::uint64_t written, std::int64_t now_ns) noexcept {

@@ -50,6 +50,10 @@ struct Marks {
 [[nodiscard]] Marks marks_of(std::uint64_t budget, double bytes_per_second,
                              std::uint64_t inodes) noexcept;
 
+// So little is left on the filesystem below that a write may have failed between two looks, unseen: what is written at that rate
+// while the thread that looks is kept waiting. On a small disk it is less than what stays free, and than the low mark.
+[[nodiscard]] std::uint64_t danger_floor(const Room& room, double bytes_per_second) noexcept;
+
 // The highest rate of the last ten seconds, from a count that only grows. One thread.
 class WriteRate {
  public:

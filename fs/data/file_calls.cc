@@ -141,14 +141,17 @@ Result<void> Files::sync_change(Inode& inode) {
   return synced;
 }
 
+Result<void> Files::sync_bytes(Inode& inode, int fd) {
+  if (::fdatasync(fd) == 0) return {};
+  const Error failed = fail_errno("fdatasync");
+  // The kernel tells it once: the seal's fdatasync would find nothing wrong.
+  if (is_of_disk(failed.code)) poison(inode, failed.code);
+  return failed;
+}
+
 Result<void> Files::make_durable(Inode& inode, int fd, std::uint32_t marks) {
   TRY(sync_change(inode));
-  if (::fdatasync(fd) != 0) {
-    const Error failed = fail_errno("fdatasync");
-    // The kernel tells it once: the seal's fdatasync would find nothing wrong.
-    if (is_of_disk(failed.code)) poison(inode, failed.code);
-    return failed;
-  }
+  TRY(sync_bytes(inode, fd));
   TRY(check_mapped(inode));
   {
     const std::lock_guard lock(inode.mutex);
@@ -164,20 +167,55 @@ Result<void> Files::make_durable(Inode& inode, int fd, std::uint32_t marks) {
   return core_.catalog.sync();
 }
 
-Result<void> Files::make_durable(InodeNumber number) {
-  const InodePtr inode = TRY(core_.table.get(number));
-  if (!inode->is_file()) return core_.catalog.sync();
+// It is published last: what it replaces goes with that.
+Result<void> Files::keep_safe(Inode& inode, int fd, ObjectId object) {
+  BytesOnDisk bytes{.object = object, .stamp = {}, .write_opens = 0};
+  bool is_new = false;
+  bool is_there = false;
+  {
+    const std::lock_guard lock(inode.mutex);
+    if (!is_unsealed(inode.record.state) || inode.record.object != object) return {};
+    struct stat backing {};
+    if (::fstat(fd, &backing) != 0) return fail_errno("status of a backing file");
+    bytes.stamp = stamp_of(backing);
+    bytes.write_opens = inode.write_opens;
+    is_there = inode.on_disk == bytes;
+    is_new = inode.record.state == DataState::kUnpublished &&
+             inode.record.previous_object == kNoObject;
+  }
+  if (!is_there) {
+    TRY(sync_change(inode));
+    TRY(sync_bytes(inode, fd));
+    // Of a rewrite what it replaces makes room.
+    if (is_new) TRY(check_mapped(inode));
+  }
+  const std::lock_guard lock(inode.mutex);
+  // Somebody writes it anew by now: his close is another one.
+  if (inode.record.object != object) return {};
+  const std::uint32_t sticky = core_.options.keep_by_default ? kInodeKeep : 0;
+  TRY(publish_locked(core_, inode, kInodeOnDisk | sticky));
+  inode.on_disk = bytes;
+  return {};
+}
+
+Result<void> Files::keep_safe(InodeNumber number) {
+  const Result<InodePtr> found = core_.table.get(number);
+  // Whoever asked finds that out by himself, and looks again.
+  if (!found.ok() && (found.error().code == ESTALE || found.error().code == ENOENT)) return {};
+  const InodePtr inode = TRY(found);
+  if (!inode->is_file()) return {};
+  inode->close_waits.store(true, std::memory_order_relaxed);
   UniqueFd fd;
+  ObjectId object = kNoObject;
   {
     const std::lock_guard lock(inode->mutex);
-    if (inode->record.state != DataState::kRemote) {
-      Tier* tier = TRY(core_.devices->of(*inode));
-      fd = TRY(tier->open(inode->record.object, O_RDONLY));
-    }
+    // What is sealed, and what the pool has, is safe.
+    if (!is_unsealed(inode->record.state)) return {};
+    Tier* tier = TRY(core_.devices->of(*inode));
+    object = inode->record.object;
+    fd = TRY(tier->open(object, O_RDONLY));
   }
-  // The pool has its bytes.
-  if (!fd) return core_.catalog.sync();
-  return make_durable(*inode, fd.get(), kNeededAgain);
+  return keep_safe(*inode, fd.get(), object);
 }
 
 // Who opens a prefix file under its hash may close a duplicate of his descriptor before he writes
@@ -185,6 +223,17 @@ Result<void> Files::make_durable(InodeNumber number) {
 Result<bool> Files::is_empty_and_unfinished(Inode& inode) {
   const std::lock_guard lock(inode.mutex);
   if ((inode.record.flags & kInodeFirstWriter) == 0 || is_final(inode.record)) return false;
+  Tier* tier = TRY(core_.devices->of(inode));
+  return TRY(tier->status(inode.record.object)).st_size == 0;
+}
+
+// A shell closes a duplicate of its descriptor before anything is written: what the file was goes when there is something else,
+// or at its last close.
+Result<bool> Files::is_empty_rewrite(Inode& inode) {
+  const std::lock_guard lock(inode.mutex);
+  if (inode.record.state != DataState::kUnpublished ||
+      inode.record.previous_object == kNoObject || (inode.record.flags & kInodePoisoned) != 0)
+    return false;
   Tier* tier = TRY(core_.devices->of(inode));
   return TRY(tier->status(inode.record.object)).st_size == 0;
 }
@@ -206,7 +255,8 @@ FlushCost Files::flush_cost(const OpenFile& file) noexcept {
   if (const std::optional<std::uint32_t> device = device_of(*file.inode);
       device && core_.budget.is_short(*device))
     return FlushCost::kWaitsForRoom;
-  return core_.options.keep_by_default ? FlushCost::kWaitsForDisk : FlushCost::kQuick;
+  return file.inode->close_waits.load(std::memory_order_relaxed) ? FlushCost::kWaitsForDisk
+                                                                 : FlushCost::kQuick;
 }
 
 void Files::wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called) {
@@ -218,10 +268,19 @@ Result<void> Files::flush(OpenFile& file, const Caller& caller) {
   if (!file.writable()) return {};
   if (is_another_process(caller, file.opener)) return {};
   if (TRY(is_empty_and_unfinished(*file.inode))) return {};
-  TRY(publish(core_, *file.inode));
-  store_done(*file.inode);
-  if (!core_.options.keep_by_default) return {};
-  return make_durable(*file.inode, TRY(file.descriptor()), kNeededAgain);
+  Inode& inode = *file.inode;
+  const bool waits = inode.close_waits.load(std::memory_order_relaxed);
+  if (waits) {
+    if (TRY(is_empty_rewrite(inode))) return {};
+    TRY(keep_safe(inode, TRY(file.descriptor()), file.object));
+  } else {
+    const std::lock_guard lock(inode.mutex);
+    TRY(publish_locked(core_, inode));
+    // It was to be kept when somebody closed it last.
+    TRY(unmark_on_disk(core_, inode));
+  }
+  store_done(inode);
+  return waits ? core_.catalog.sync() : Result<void>{};
 }
 
 Result<void> Files::fsync(OpenFile& file, bool /*data_only*/, const Caller& caller) {

@@ -125,6 +125,7 @@ Result<UniqueFd> Files::truncate_at_open(Inode& inode, Tier& tier, int flags,
   if (published) {
     TRY(begin_change(core_, inode, Change::kTruncate));
   }
+  TRY(unmark_on_disk(core_, inode));
   if (::ftruncate(fd.get(), 0) != 0) {
     const Error failed = fail_errno("truncate");
     // Nobody may have it open who would tell the sealer.
@@ -206,6 +207,22 @@ bool Files::has_no_name(Inode& inode) {
   return inode.record.nlink == 0;
 }
 
+// Where that cannot be known just now its close waits for nothing more than others'.
+bool Files::is_told_to_keep(Inode& inode) {
+  InodeRecord record;
+  {
+    const std::lock_guard lock(inode.mutex);
+    record = inode.record;
+  }
+  return core_.knowledge.is_told_to_keep(inode.number, record);
+}
+
+void Files::note_told(InodeNumber number) {
+  const Result<InodePtr> inode = core_.table.get(number);
+  if (inode.ok() && (*inode)->is_file())
+    (*inode)->close_waits.store(is_told_to_keep(**inode), std::memory_order_relaxed);
+}
+
 Result<void> Files::let_go_of_remote(Inode& inode) {
   return drop_names(core_, inode.number, DropReason::kRemoved, {},
                     {.may_go = [](const Inode& now) -> Result<bool> {
@@ -253,6 +270,8 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
   TRY(check_direct_io_of(number, flags));
   TRY(take_back_if_failed(core_, *inode));
   std::optional<Arrival> arrival = TRY(bring_bytes(inode, flags));
+  if ((flags & O_ACCMODE) != O_RDONLY)
+    inode->close_waits.store(is_told_to_keep(*inode), std::memory_order_relaxed);
   struct stat checked = TRY(check_stands(*inode));
   if (check == OpenCheck::kVerify && verifier_.is_wanted(*inode, flags)) {
     TRY(verifier_.verify(inode, flags));
@@ -392,6 +411,7 @@ Result<Created> Files::finish_create(Namespace::Made&& made, int flags, pid_t op
   // Last of what may fail; lets go of the lock.
   created.opened = TRY(open_locked(made.inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL),
                                    std::move(made.copy.fd), opener, lock));
+  made.inode->close_waits.store(made.is_kept, std::memory_order_relaxed);
   created.entry.entry_timeout_s = kBlockTimeout;
   created.entry.attribute_timeout_s = kFreshTimeout;
   core_.table.add_lookup(made.inode);

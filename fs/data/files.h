@@ -42,14 +42,23 @@ class Files {
   // Its bytes are on the pool alone.
   static bool is_remote(Inode& inode);
   static bool has_no_name(Inode& inode);
+  bool is_told_to_keep(Inode& inode);
+  // After its own policy has changed.
+  void note_told(InodeNumber number);
   // Its name here stood for what the pool has.
   Result<void> let_go_of_remote(Inode& inode);
   Result<void> check_mapped(Inode& inode);
-  // fdatasync, then the sticky marks (kInode...), all durable when it returns. `fd` is of the inode's
+  // fdatasync; where the disk fails, what is not published yet is poisoned.
+  Result<void> sync_bytes(Inode& inode, int fd);
+  // That, then the sticky marks (kInode...), all durable when it returns. `fd` is of the inode's
   // object.
   Result<void> make_durable(Inode& inode, int fd, std::uint32_t marks);
-  // The same for a file that nobody needs to have open: policy keep's rename and link.
-  Result<void> make_durable(InodeNumber number);
+  // What policy keep's close, rename and link do before they say that all is well: its bytes go to the disk, and what is
+  // published of it is marked kInodeOnDisk. It takes Catalog::sync() to make that durable, too. `fd` is of `object`; of
+  // another one than the inode's, nothing.
+  Result<void> keep_safe(Inode& inode, int fd, ObjectId object);
+  // The same for a file that nobody needs to have open; of what is no file, nothing. Its close waits from now on.
+  Result<void> keep_safe(InodeNumber number);
   // Lets go of what is still open: the kernel's side has gone.
   void release_all();
 
@@ -71,6 +80,7 @@ class Files {
   Result<int> backing_id_of(Inode& inode, Tier& tier, int fd);
   Result<void> strip_on_write(OpenFile& file, const Caller& caller);
   Result<bool> is_empty_and_unfinished(Inode& inode);
+  Result<bool> is_empty_rewrite(Inode& inode);
   Result<void> check_unfinished(Inode& inode);
   Result<void> check_room(OpenFile& file, int fd, std::uint64_t end);
   void poison(Inode& inode, int code);

@@ -49,7 +49,7 @@ void op_rmdir(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept 
 void op_rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
                const char* new_name, unsigned flags) noexcept {
   Reply reply(request, Operation::kRename);
-  if (!reply.volume().publish_is_slow()) {
+  if (!reply.volume().rename_waits_for_disk(parent, name, new_parent, new_name, flags)) {
     return reply.result(
         reply.volume().rename(parent, name, new_parent, new_name, flags, caller_of(request)));
   }
@@ -64,7 +64,7 @@ void op_rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino
 void op_link(fuse_req_t request, fuse_ino_t inode, fuse_ino_t new_parent,
              const char* new_name) noexcept {
   Reply reply(request, Operation::kLink);
-  if (!reply.volume().publish_is_slow()) {
+  if (!reply.volume().waits_for_disk(new_parent, new_name)) {
     const Result<Entry> linked =
         reply.volume().link(inode, new_parent, new_name, caller_of(request));
     return answer_entry(std::move(reply), linked);

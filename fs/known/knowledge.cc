@@ -41,6 +41,19 @@ void store_snapshot(BlockRecord& record, const order::Snapshot& snapshot) {
   record.stamp = snapshot.stamp;
 }
 
+namespace {
+
+// Holds until the thread's next one: it is asked for each name, and mostly as long as the last time.
+std::string_view path_at(const Place& place, std::string_view name) {
+  thread_local std::string path;
+  path.assign(place.path);
+  if (!path.empty()) path += '/';
+  path += name;
+  return path;
+}
+
+}  // namespace
+
 Knowledge::Knowledge(Catalog& catalog, InodeTable& table, FilePolicy otherwise)
     : catalog_(catalog),
       table_(table),
@@ -53,19 +66,36 @@ std::int64_t Knowledge::now() const noexcept {
   return began_wall_ns_ + (monotonic_now() - began_ns_);
 }
 
+bool Knowledge::is_kept_there(const Place& place,
+                              const std::optional<Recognized>& file) const noexcept {
+  const FilePolicy by_name = file ? file->policy : otherwise_;
+  return keeps_all() || place.policy.value_or(by_name) >= FilePolicy::kKeep;
+}
+
+bool Knowledge::is_kept_at(InodeNumber directory, std::string_view name) {
+  if (keeps_all()) return true;
+  if (!catalog_.is_told() && !catalog_.is_told_policy() && !may_be_recognized(name))
+    return false;
+  const auto place = places_.of(directory);
+  if (!place.ok() || *place == nullptr) return false;
+  return is_kept_there(**place, recognize(path_at(**place, name), (*place)->told));
+}
+
+bool Knowledge::is_told_to_keep(InodeNumber inode, const InodeRecord& record) {
+  if (keeps_all()) return true;
+  const Result<Treatment> told = treatment(inode, record);
+  return told.ok() && told->policy >= FilePolicy::kKeep && told->by != PolicyBy::kApplication;
+}
+
 NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
-  NameLook seen{.block = {}, .fan_out = {}, .age = places_.age()};
+  NameLook seen{.block = {}, .fan_out = {}, .age = places_.age(), .is_kept = keeps_all()};
   if (!catalog_.is_told() && !catalog_.is_told_policy() && !may_be_recognized(name))
     return seen;
   const auto place = places_.of(directory);
   if (!place.ok() || *place == nullptr) return seen;
   seen.tenant = (*place)->tenant;
-  // Kept by the thread: it is asked for each name, and mostly as long as the last time.
-  thread_local std::string path;
-  path.assign((*place)->path);
-  if (!path.empty()) path += '/';
-  path += name;
-  const std::optional<Recognized> file = recognize(path, (*place)->told);
+  const std::optional<Recognized> file = recognize(path_at(**place, name), (*place)->told);
+  seen.is_kept = is_kept_there(**place, file);
   if (!file || (file->kind != NameKind::kBlock && file->kind != NameKind::kFanOut)) return seen;
   BlockName block{.temporary = file->temporary,
                   .hash = std::string(file->prefix_hash),

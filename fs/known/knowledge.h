@@ -50,6 +50,7 @@ struct NameLook {
   std::optional<BlockName> fan_out;
   std::uint64_t age = 0;  // of Places
   TenantSlot tenant = 0;
+  bool is_kept = false;  // Knowledge::is_kept_at()
 };
 
 class Knowledge {
@@ -136,6 +137,12 @@ class Knowledge {
 
   // ---- what may be done with a file (fs/known/file_policy.h) ----
 
+  // Whether a file must not be lost, so that its close, rename and link wait for the disk: by the mount's policy, or by what a
+  // name says, or its directory, without what files themselves are told. Not known just now: no.
+  bool is_kept_at(InodeNumber directory, std::string_view name);
+  // The same of a file, by all it was told. That it was fsynced does not count. As treatment().
+  bool is_told_to_keep(InodeNumber inode, const InodeRecord& record);
+
   // Of its first 64 names. `record`: the inode's. `is_block`: what is_block() would say is wanted, too. Not under an
   // inode's lock; some ten microseconds, most of them for its names. Errors: EIO, EBADMSG, ESTALE (its names changed
   // meanwhile: ask later).
@@ -208,6 +215,10 @@ class Knowledge {
   }
 
  private:
+  // --policy keep: whatever else is told.
+  [[nodiscard]] bool keeps_all() const noexcept { return otherwise_ >= FilePolicy::kKeep; }
+  [[nodiscard]] bool is_kept_there(const Place& place,
+                                   const std::optional<Recognized>& file) const noexcept;
   using LeftByInode = std::pair<InodeNumber, LeftRows>;
   Result<void> remove_rows_in(InodeNumber directory, std::span<const LeftByInode> left);
   void note(order::Note::What what, std::uint64_t block, pid_t thread);

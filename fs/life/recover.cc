@@ -38,12 +38,21 @@ Result<void> make_root(Core& core) {
 
 enum class Verdict { kKeep, kDrop, kRestore };
 
+// A close waited for the disk, and it is still to be kept.
+bool is_kept_on_disk(Core& core, const Inode& inode) {
+  if ((inode.record.flags & kInodeOnDisk) == 0) return false;
+  if (core.options.keep_by_default) return true;
+  const Result<Treatment> treatment = core.knowledge.treatment(inode.number, inode.record);
+  return !treatment.ok() || treatment->policy >= FilePolicy::kKeep;
+}
+
 Result<Verdict> judge(Core& core, Inode& inode, bool machine_crashed) {
   const InodeRecord& record = inode.record;
   if (record.state == DataState::kUnpublished) {
     if (record.previous_object == kNoObject) return Verdict::kDrop;
-    return !machine_crashed || record.previous_state == DataState::kSealed ? Verdict::kRestore
-                                                                           : Verdict::kDrop;
+    const bool was_on_disk =
+        record.previous_state == DataState::kSealed || (record.flags & kInodeOnDisk) != 0;
+    return !machine_crashed || was_on_disk ? Verdict::kRestore : Verdict::kDrop;
   }
   Tier* tier = TRY(core.devices->of(inode));
   const Result<struct stat> backing = tier->status(record.object);
@@ -51,7 +60,8 @@ Result<Verdict> judge(Core& core, Inode& inode, bool machine_crashed) {
     if (backing.error().code == ENOENT) return Verdict::kDrop;
     return backing.error();
   }
-  if ((record.flags & kInodeFsynced) != 0) return Verdict::kKeep;
+  if ((record.flags & kInodeFsynced) != 0 || (machine_crashed && is_kept_on_disk(core, inode)))
+    return Verdict::kKeep;
   if (record.state == DataState::kPublished) {
     if (machine_crashed) return Verdict::kDrop;
     return stamp_of(*backing) == record.stamp ? Verdict::kKeep : Verdict::kDrop;
@@ -62,10 +72,11 @@ Result<Verdict> judge(Core& core, Inode& inode, bool machine_crashed) {
 }
 
 // What the disk cannot read of one file is that file's matter: a mount that refused would keep all others away.
-Verdict without_its_bytes(const Inode& inode, const Error& error) {
+Verdict without_its_bytes(Core& core, const Inode& inode, const Error& error) {
   log_error("not readable after a crash inode={} errno={} step=\"{}\"", inode.number,
             error.code, error.what);
-  const bool is_synced = (inode.record.flags & kInodeFsynced) != 0;
+  const bool is_synced =
+      (inode.record.flags & kInodeFsynced) != 0 || is_kept_on_disk(core, inode);
   return is_synced && inode.record.state != DataState::kUnpublished ? Verdict::kKeep
                                                                     : Verdict::kDrop;
 }
@@ -99,7 +110,7 @@ Result<std::uint64_t> settle(Core& core, bool machine_crashed, std::uint64_t& dr
       if (judged.ok()) {
         verdict = *judged;
       } else if (is_bad_medium(judged.error().code)) {
-        verdict = without_its_bytes(**inode, judged.error());
+        verdict = without_its_bytes(core, **inode, judged.error());
       } else if (judged.error().code != ENOENT) {
         return judged.error();
       }

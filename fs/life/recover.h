@@ -3,12 +3,12 @@
 //
 //               the daemon crashed                    the machine crashed, or was rebooted
 //   unpublished dropped; a rewrite's old object is    the same; the old object only if it
-//               back                                  was sealed
-//   published   kept if it equals its stamp or was    kept if it was fsynced (as the backing
-//               fsynced, else dropped                 filesystem left it), else dropped
-//   mutable     kept                                  kept if it was fsynced, or if it still
-//                                                     has its last seal's checksums, else
-//                                                     dropped
+//               back                                  was sealed, or on disk at a close
+//   published   kept if it equals its stamp or was    kept if it was fsynced, or is to be kept and
+//               fsynced, else dropped                 was on disk at a close (as the backing
+//                                                     filesystem left it), else dropped
+//   mutable     kept                                  the same, and if it still has its last
+//                                                     seal's checksums
 //   sealed      kept                                  kept; found changed by a lookup or by the walk
 //                                                     over all (object_walk.h), as mutable
 //

@@ -62,7 +62,17 @@ Result<void> prepare_publication(Core& core, InodeNumber number, InodeRecord& re
   record.stamp = stamp_of(backing);
   if (record.state != DataState::kUnpublished) return {};
   enter_state(number, record, DataState::kPublished, edit);
+  record.flags &= ~std::uint32_t{kInodeOnDisk};
   return let_go_of_previous(core, record, edit);
+}
+
+Result<void> unmark_on_disk(Core& core, Inode& inode) {
+  if ((inode.record.flags & kInodeOnDisk) == 0) return {};
+  InodeRecord next = inode.record;
+  next.flags &= ~std::uint32_t{kInodeOnDisk};
+  Edit edit;
+  edit.set_frees();
+  return commit_record(core, inode, std::move(next), std::move(edit));
 }
 
 Result<void> let_go_of_previous(Core& core, InodeRecord& record, Edit& edit) {
@@ -166,18 +176,20 @@ Result<void> check_publishable(Core& core, Inode& inode) {
   return check_written(inode);
 }
 
-Result<void> publish_locked(Core& core, Inode& inode) {
+Result<void> publish_locked(Core& core, Inode& inode, std::uint32_t marks) {
   if (!is_unsealed(inode.record.state)) return {};
   Tier* tier = TRY(core.devices->of(inode));
   const struct stat backing = TRY(tier->status(inode.record.object));
   core.budget.measured(inode.number, backing);
   const bool first = inode.record.state == DataState::kUnpublished;
-  if (!first && inode.record.stamp == stamp_of(backing)) return {};
+  const bool is_marked = (inode.record.flags & marks) == marks;
+  if (!first && is_marked && inode.record.stamp == stamp_of(backing)) return {};
   TRY(check_publishable(core, inode));
   InodeRecord next = inode.record;
   Edit edit;
   const bool replaces = next.previous_object != kNoObject;
   TRY(prepare_publication(core, inode.number, next, backing, edit));
+  next.flags |= marks;
   TRY(commit_record(core, inode, std::move(next), std::move(edit)));
   if (replaces && core.on_orphan_object) core.on_orphan_object();
   return {};

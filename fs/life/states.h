@@ -62,9 +62,12 @@ void store_record(Core& core, Inode& inode, InodeRecord&& next);
 Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit);
 
 // The step to `published`, or a new stamp for a file that is published already. `backing` is
-// its status now. The old object of a rewrite goes to the orphans. The file is not poisoned.
+// its status now. What was said of the old object's bytes (kInodeOnDisk) does not hold for others. The old object of a rewrite goes to the orphans. The file is not poisoned.
 Result<void> prepare_publication(Core& core, InodeNumber number, InodeRecord& record,
                                  const struct stat& backing, Edit& edit);
+
+// Takes back kInodeOnDisk, where it stands. The caller holds the inode's lock. Errors: those of Catalog::commit().
+Result<void> unmark_on_disk(Core& core, Inode& inode);
 
 // The old object of a rewrite, if there is one, goes to the orphans: a rewrite that fails leaves nothing from then on.
 // Errors: those of Devices::index_of().
@@ -94,7 +97,8 @@ Result<void> take_back_if_failed(Core& core, Inode& inode);
 // the last one, nothing otherwise. Takes the inode's lock. Errors: those of check_written(), EIO (the
 // backing file fails), ENOENT (the backing file is missing), ENOSPC.
 Result<void> publish(Core& core, Inode& inode);
-// The same for a caller that holds the lock.
-Result<void> publish_locked(Core& core, Inode& inode);
+// The same for a caller that holds the lock. `marks`: flags (kInode...) that it gets in the same commit, if it is
+// unsealed.
+Result<void> publish_locked(Core& core, Inode& inode, std::uint32_t marks = 0);
 
 }  // namespace kvcachefs

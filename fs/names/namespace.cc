@@ -197,8 +197,10 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   NameLook seen;
   if ((S_ISREG(what.mode) || S_ISDIR(what.mode)) && !nameless)
     seen = core_.knowledge.look(parent, name);
+  made.is_kept = core_.options.keep_by_default;
   if (S_ISREG(what.mode) && !nameless) {
     made.block = seen.block;
+    made.is_kept = seen.is_kept;
     if (core_.budget.is_over_quota(seen.tenant)) return fail(EDQUOT, "over its quota");
   }
   if (S_ISREG(what.mode)) {

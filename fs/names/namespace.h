@@ -47,6 +47,7 @@ class Namespace {
     InodePtr inode;
     NewCopy copy;
     std::optional<BlockName> block;  // what its name says
+    bool is_kept = false;            // the same: it must not be lost
   };
   struct NewInode {
     mode_t mode = 0;

@@ -28,6 +28,14 @@ namespace kvcachefs {
 
 struct Place;  // fs/known/place.h
 
+// Bytes that were on the disk once. Equal: they have not changed since.
+struct BytesOnDisk {
+  ObjectId object = kNoObject;
+  DataStamp stamp;
+  std::uint64_t write_opens = 0;  // a clock's tick may see a whole further rewrite
+  bool operator==(const BytesOnDisk&) const = default;
+};
+
 struct Inode {
   Inode(InodeNumber its_number, InodeRecord its_record)
       : number(its_number), type(its_record.mode & S_IFMT), record(std::move(its_record)) {}
@@ -61,6 +69,10 @@ struct Inode {
   std::uint32_t direct_writers = 0;
   // There were some since the last cached open.
   bool has_old_pages = false;
+  // What was on the disk at the last close that waited for that.
+  BytesOnDisk on_disk = {};
+  // Its close waits for the disk, as it must not be lost: as of its last opening for writing, or of what came to it later.
+  std::atomic<bool> close_waits{false};
   // When its last writer closed it, by the clock of files; 0: none since it came into memory.
   UnixNanos closed_at = 0;
   // Counts opens for writing; the seal compares it to notice a writer that came and went

@@ -120,3 +120,55 @@ def test_power_cut_in_daemon_served_mode(tmp_path, seed):
                 test.cut(kind)
             mount.stop()
             crashes.check_fsck(mount)
+
+
+@pytest.mark.short
+def test_what_is_kept_is_there_when_its_close_has_returned(data_path, seed):
+    """Stored, stored beside and renamed, moved there, and written anew, and the power goes at once."""
+    rng = random.Random(seed)
+    with kvmount.LoopFs("ext4", DISK_BYTES) as disk:
+        nvme = os.path.join(disk.path, "nvme")
+        with kvmount.Mount(f"kept-{data_path}", nvme=nvme, foreground=False,
+                           data_path=data_path) as mount:
+            kept, cache = os.path.join(mount.mnt, "kept"), os.path.join(mount.mnt, "cache")
+            for directory, policy in ((kept, b"keep"), (cache, b"cache")):
+                os.mkdir(directory)
+                os.setxattr(directory, "user.kvcachefs.policy", policy)
+            should = {}
+            for number in range(8):
+                whole = rng.randbytes(rng.randrange(1, 300_000))
+                for directory in (kept, cache):
+                    store(os.path.join(directory, f"closed{number}"), whole)
+                    store(os.path.join(directory, f"t{number}"), whole)
+                    os.rename(os.path.join(directory, f"t{number}"),
+                              os.path.join(directory, f"renamed{number}"))
+                store(os.path.join(cache, "elsewhere"), whole)
+                os.rename(os.path.join(cache, "elsewhere"), os.path.join(kept, f"moved{number}"))
+                store(os.path.join(kept, "anew"), whole)
+                should |= {f"closed{number}": whole, f"renamed{number}": whole,
+                           f"moved{number}": whole, "anew": whole}
+            daemon = crashes.Victim(mount)
+            power.cut(disk, "nologflush")
+            daemon.kill()
+            kvmount.lazy_unmount(mount.mnt)
+            power.power_up(disk)
+            mount.start()
+            assert mount.status()["recovery"]["kind"] == "machine"
+            found = {name: read(os.path.join(kept, name)) for name in os.listdir(kept)}
+            assert found == should, sorted(set(should) ^ set(found))
+            # That the cut takes what nobody waited for: else the above shows nothing.
+            others = {name: read(os.path.join(cache, name)) for name in os.listdir(cache)}
+            assert len(others) < 16
+            assert all(should[name] == data for name, data in others.items())
+            mount.stop()
+            crashes.check_fsck(mount)
+
+
+def store(path, data):
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()

@@ -119,7 +119,7 @@ def test_flush_waits_until_it_is_there(pool):
             unfinished.write(b"x")
             unfinished.flush()
             done = a.cli("flush", a.mnt)
-            assert (done.returncode, done.stdout, done.stderr) == (0, "all is on the pool\n", "")
+            assert (done.returncode, done.stdout, done.stderr) == (0, "all that goes to the pool is there\n", "")
         assert sorted(os.listdir(pool.path("model"))) == sorted(names)
         assert os.path.exists(pool.path("config.json"))
         os.unlink(os.path.join(a.mnt, "model", names[0]))

@@ -518,7 +518,7 @@ TEST_F(CatalogTest, RefusesANewerDatabaseAndSaysWhatToDo) {
 TEST_F(CatalogTest, UpgradesAnOlderDatabase) {
   put_raw(Table::kMeta, "format", std::string("\1\0\0\0", 4));
   reopen();
-  EXPECT_EQ(std::string("\6\0\0\0", 4), **store_.get(Table::kMeta, "format"));
+  EXPECT_EQ(std::string("\7\0\0\0", 4), **store_.get(Table::kMeta, "format"));
   EXPECT_EQ(std::vector<InodeNumber>{kRootInode}, *catalog_->list_unread(9));
   EXPECT_TRUE(catalog_->is_told());
 }

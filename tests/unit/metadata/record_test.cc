@@ -239,7 +239,7 @@ TEST(Record, RefusesUnknownVersionsFlagsStatesAndTypes) {
   EXPECT_ERROR(EBADMSG, decode_inode(with(inode, 0, 2)));
   EXPECT_ERROR(EBADMSG, decode_inode(with(inode, 1, 0x3f))) << "a part of the future";
   EXPECT_ERROR(EBADMSG, decode_inode(with(inode, 3, 0x31))) << "no such file type";
-  EXPECT_ERROR(EBADMSG, decode_inode(with(inode, 23, 1))) << "a flag of the future";
+  EXPECT_ERROR(EBADMSG, decode_inode(with(inode, 23, 2))) << "a flag of the future";
   EXPECT_ERROR(EBADMSG, decode_inode(with(inode, 58, 6))) << "no such state";
   EXPECT_ERROR(EBADMSG, decode_inode(with(inode, 83, 6))) << "no such state before";
   const std::string object = encode(full_object());

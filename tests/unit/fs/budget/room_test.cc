@@ -87,6 +87,20 @@ TEST(Room, HeadroomFollowsTheWritersWithinBounds) {
   EXPECT_EQ(1 * kGiB, marks_of(budget, 4.0 * kGiB, 0).low);
 }
 
+TEST(Room, ItsLastBytesAreWatchedForWhoWritesFast) {
+  const Room large{.budget = 3'000 * kGiB, .min_free = 200 * kGiB};
+  EXPECT_EQ(256 * kMiB, danger_floor(large, 0));
+  EXPECT_EQ(2 * kGiB, danger_floor(large, 10.0 * kGiB));
+  EXPECT_EQ(100 * kGiB, danger_floor(large, 1e15));
+  // A small one is not always in danger.
+  const Room small{.budget = 900 * kMiB, .min_free = 50 * kMiB};
+  EXPECT_EQ(25 * kMiB, danger_floor(small, 1.0 * kGiB));
+  // Who leaves nothing free is watched all the same.
+  const Room filled{.budget = 256 * kGiB, .min_free = 0};
+  EXPECT_EQ(256 * kMiB, danger_floor(filled, 0));
+  EXPECT_LT(danger_floor(filled, 1e15), marks_of(filled.budget, 1e15, 0).low);
+}
+
 TEST(WriteRate, IsThePeakOfTenSeconds) {
   WriteRate rate;
   std::int64_t now = 100 * kNanosPerSecond;

@@ -1,5 +1,6 @@
 // What a start makes of what the last run left.
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -401,6 +402,98 @@ TEST(Recovery, WhatACleanStopHasNotSealedOutlivesTheMachine) {
   volume.run();
   EXPECT_EQ("machine", volume->recovery().kind);
   EXPECT_ERROR(ENOENT, volume.read_path("f"));
+}
+
+// The close of what must not be lost waits for the disk.
+TEST(Recovery, WhatIsToBeKeptIsThereAfterAMachineCrash) {
+  TestVolume volume;
+  const InodeNumber d = volume.mkdir(kRootInode, "d");
+  must(volume->set_xattr(d, "user.kvcachefs.policy", "keep", 0, TestVolume::kRoot));
+  volume.store_file(d, "closed", "bytes");
+  volume.store_file(d, "rewritten", "before");
+  volume.rewrite(must(volume.resolve("d/rewritten")), "after");
+  // Made elsewhere, and moved there.
+  volume.store_file(kRootInode, "f.new", "moved");
+  EXPECT_OK(volume->rename(kRootInode, "f.new", d, "moved", 0, TestVolume::kRoot));
+  volume.store_file(kRootInode, "other", "bytes");
+  // The old bytes are there as long as the new ones are not, and on the disk, too.
+  volume.store_file(d, "half", "old bytes");
+  const Opened again =
+      must(volume->open(must(volume.resolve("d/half")), O_WRONLY | O_TRUNC, TestVolume::kRoot));
+  volume.write(*again.file, "ne");
+  const Created open = volume.create(d, "open");
+  volume.write(*open.opened.file, "half");
+  EXPECT_EQ(FlushCost::kWaitsForDisk, volume->flush_cost(*open.opened.file));
+  const Created quick = volume.create(kRootInode, "quick");
+  EXPECT_EQ(FlushCost::kQuick, volume->flush_cost(*quick.opened.file));
+  volume.crash_machine();
+  EXPECT_EQ("bytes", must(volume.read_path("d/closed")));
+  EXPECT_EQ("after", must(volume.read_path("d/rewritten")));
+  EXPECT_EQ("old bytes", must(volume.read_path("d/half")));
+  EXPECT_EQ("moved", must(volume.read_path("d/moved")));
+  EXPECT_ERROR(ENOENT, volume.read_path("other"));
+  EXPECT_ERROR(ENOENT, volume.read_path("d/open"));
+}
+
+// Two names are exchanged, one comes to a directory whose files must not be lost.
+TEST(Recovery, WhatIsExchangedOrLinkedIntoAKeptDirectoryIsThereAfterAMachineCrash) {
+  TestVolume volume;
+  const InodeNumber d = volume.mkdir(kRootInode, "d");
+  must(volume->set_xattr(d, "user.kvcachefs.policy", "keep", 0, TestVolume::kRoot));
+  volume.store_file(d, "a", "was kept");
+  volume.store_file(kRootInode, "b", "comes");
+  EXPECT_OK(volume->rename(d, "a", kRootInode, "b", RENAME_EXCHANGE, TestVolume::kRoot));
+  volume.store_file(kRootInode, "c", "linked");
+  EXPECT_OK(volume->link(must(volume.resolve("c")), d, "c", TestVolume::kRoot));
+  volume.crash_machine();
+  EXPECT_EQ("comes", must(volume.read_path("d/a")));
+  EXPECT_EQ("linked", must(volume.read_path("d/c")));
+}
+
+// What comes to be kept while somebody writes it: by its own word, or by a name it gets.
+TEST(Recovery, TheCloseOfWhatIsToldToBeKeptWhileItIsOpenWaitsToo) {
+  TestVolume volume;
+  const InodeNumber d = volume.mkdir(kRootInode, "d");
+  must(volume->set_xattr(d, "user.kvcachefs.policy", "keep", 0, TestVolume::kRoot));
+  const Created moved = volume.create(kRootInode, "moved");
+  EXPECT_EQ(FlushCost::kQuick, volume->flush_cost(*moved.opened.file));
+  EXPECT_OK(volume->rename(kRootInode, "moved", d, "moved", 0, TestVolume::kRoot));
+  volume.write(*moved.opened.file, "its bytes");
+  EXPECT_EQ(FlushCost::kWaitsForDisk, volume->flush_cost(*moved.opened.file));
+  volume.close(*moved.opened.file);
+  const Created told = volume.create(kRootInode, "told");
+  must(volume->set_xattr(told.entry.inode, "user.kvcachefs.policy", "keep", 0,
+                         TestVolume::kRoot));
+  volume.write(*told.opened.file, "its bytes");
+  volume.close(*told.opened.file);
+  volume.crash_machine();
+  EXPECT_EQ("its bytes", must(volume.read_path("d/moved")));
+  EXPECT_EQ("its bytes", must(volume.read_path("told")));
+}
+
+// A duplicate of a descriptor is closed before the first byte comes, as by a shell.
+TEST(Recovery, TheCloseOfAnEmptyRewriteTakesNothingKept) {
+  TestVolume volume;
+  const InodeNumber d = volume.mkdir(kRootInode, "d");
+  must(volume->set_xattr(d, "user.kvcachefs.policy", "keep", 0, TestVolume::kRoot));
+  volume.store_file(d, "f", "old bytes");
+  const Opened again =
+      must(volume->open(must(volume.resolve("d/f")), O_WRONLY | O_TRUNC, TestVolume::kRoot));
+  EXPECT_OK(volume->flush(*again.file, TestVolume::kRoot));
+  volume.write(*again.file, "ne");
+  volume.crash_machine();
+  EXPECT_EQ("old bytes", must(volume.read_path("d/f")));
+}
+
+// What is not to be kept any more is exact or absent, as all others.
+TEST(Recovery, WhatWasKeptOnceAndIsNotSealedGoesWithAMachineCrash) {
+  TestVolume volume;
+  const InodeNumber d = volume.mkdir(kRootInode, "d");
+  must(volume->set_xattr(d, "user.kvcachefs.policy", "keep", 0, TestVolume::kRoot));
+  volume.store_file(d, "f", "bytes");
+  must(volume->set_xattr(d, "user.kvcachefs.policy", "cache", 0, TestVolume::kRoot));
+  volume.crash_machine();
+  EXPECT_ERROR(ENOENT, volume.read_path("d/f"));
 }
 
 TEST(Recovery, RefusesToRunWithoutOneOfItsDevices) {

@@ -150,7 +150,7 @@ TEST(Rename, UnderKeepWaitsForTheDisk) {
                                 .read_only = false,
                                 .verify = VerifyMode::kOpen,
                                 .scrub_bytes_per_second = 0}});
-  EXPECT_TRUE(volume->publish_is_slow());
+  EXPECT_TRUE(volume->waits_for_disk(kRootInode, "g"));
   const InodeNumber dir = volume.mkdir(kRootInode, "d");
   const Created made = volume.create(kRootInode, "tmp");
   volume.write(*made.opened.file, "bytes");
