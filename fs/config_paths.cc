@@ -195,7 +195,8 @@ class Finisher {
       return refuse(
           problem_,
           fmt::format("--nvme: {}: {}: {}{}", device.path, std::strerror(path.error().code),
-                      kMakeFirst, may_be_size ? ", or give it a size like DIR:200GiB" : ""),
+                      path.error().code == ENOTDIR ? "name a directory" : kMakeFirst,
+                      may_be_size ? ", or give it a size like DIR:200GiB" : ""),
           path.error().code);
     }
     device.path = std::move(*path);

@@ -193,7 +193,7 @@ OpenFailure explain(const std::string& dir, int code, const std::string& detail)
     case ENOTDIR:
       return {code, fmt::format("{}: not a directory: choose another state directory", dir)};
     case ENOSPC:
-      return {code, fmt::format("{}: its filesystem is full: free some space", dir)};
+      return {code, fmt::format("{}: its filesystem is full: free 32 MiB or more", dir)};
     case EPROTONOSUPPORT:
       return {code,
               fmt::format("{}: metadata database has tables that this version does not know "

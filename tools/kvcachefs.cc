@@ -1,9 +1,12 @@
 // kvcachefs: mounts, shows, checks and unmounts a filesystem for LLM KV cache.
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <cstring>
 #include <sstream>
+#include <utility>
 
+#include "backend/base/visible.h"
 #include "tools/commands.h"
 
 namespace {
@@ -50,6 +53,14 @@ int main(int argc, char** argv) {
       app.exit(error, text, text);
       kvcachefs::print_text(text.str());
       return kvcachefs::finish_output(kvcachefs::kExitOk, codes.failed);
+    }
+    const auto is_named = [&](const CLI::App* command) { return command->check_name(argv[1]); };
+    const bool is_unknown =
+        argc > 1 && argv[1][0] != '-' && std::as_const(app).get_subcommands(is_named).empty();
+    if (is_unknown) {
+      kvcachefs::complain(fmt::format("no such command: {}: see kvcachefs --help",
+                                      kvcachefs::visible(argv[1])));
+      return codes.usage;
     }
     kvcachefs::complain(std::string(error.what()) + ": see kvcachefs --help");
     return codes.usage;

@@ -167,11 +167,10 @@ Result<void> Files::make_durable(Inode& inode, int fd, std::uint32_t marks) {
   return core_.catalog.sync();
 }
 
-// It is published last: what it replaces goes with that.
-Result<void> Files::keep_safe(Inode& inode, int fd, ObjectId object) {
+// Its bytes. Not those of an object that is not the inode's any more.
+Result<void> Files::bring_to_disk(Inode& inode, int fd, ObjectId object) {
   BytesOnDisk bytes{.object = object, .stamp = {}, .write_opens = 0};
   bool is_new = false;
-  bool is_there = false;
   {
     const std::lock_guard lock(inode.mutex);
     if (!is_unsealed(inode.record.state) || inode.record.object != object) return {};
@@ -179,23 +178,27 @@ Result<void> Files::keep_safe(Inode& inode, int fd, ObjectId object) {
     if (::fstat(fd, &backing) != 0) return fail_errno("status of a backing file");
     bytes.stamp = stamp_of(backing);
     bytes.write_opens = inode.write_opens;
-    is_there = inode.on_disk == bytes;
+    if (inode.on_disk == bytes) return {};
     is_new = inode.record.state == DataState::kUnpublished &&
              inode.record.previous_object == kNoObject;
   }
-  if (!is_there) {
-    TRY(sync_change(inode));
-    TRY(sync_bytes(inode, fd));
-    // Of a rewrite what it replaces makes room.
-    if (is_new) TRY(check_mapped(inode));
-  }
+  TRY(sync_change(inode));
+  TRY(sync_bytes(inode, fd));
+  // Of a rewrite what it replaces makes room.
+  if (is_new) TRY(check_mapped(inode));
+  const std::lock_guard lock(inode.mutex);
+  inode.on_disk = bytes;
+  return {};
+}
+
+// It is published last: what it replaces goes with that.
+Result<void> Files::keep_safe(Inode& inode, int fd, ObjectId object) {
+  TRY(bring_to_disk(inode, fd, object));
   const std::lock_guard lock(inode.mutex);
   // Somebody writes it anew by now: his close is another one.
   if (inode.record.object != object) return {};
   const std::uint32_t sticky = core_.options.keep_by_default ? kInodeKeep : 0;
-  TRY(publish_locked(core_, inode, kInodeOnDisk | sticky));
-  inode.on_disk = bytes;
-  return {};
+  return publish_locked(core_, inode, kInodeOnDisk | sticky);
 }
 
 Result<void> Files::keep_safe(InodeNumber number) {
@@ -230,7 +233,6 @@ Result<bool> Files::is_empty_and_unfinished(Inode& inode) {
 // A shell closes a duplicate of its descriptor before anything is written: what the file was goes when there is something else,
 // or at its last close.
 Result<bool> Files::is_empty_rewrite(Inode& inode) {
-  const std::lock_guard lock(inode.mutex);
   if (inode.record.state != DataState::kUnpublished ||
       inode.record.previous_object == kNoObject || (inode.record.flags & kInodePoisoned) != 0)
     return false;
@@ -271,8 +273,12 @@ Result<void> Files::flush(OpenFile& file, const Caller& caller) {
   Inode& inode = *file.inode;
   const bool waits = inode.close_waits.load(std::memory_order_relaxed);
   if (waits) {
-    if (TRY(is_empty_rewrite(inode))) return {};
-    TRY(keep_safe(inode, TRY(file.descriptor()), file.object));
+    const int fd = TRY(file.descriptor());
+    std::unique_lock lock(inode.mutex);
+    const bool is_empty = TRY(is_empty_rewrite(inode));
+    lock.unlock();
+    if (is_empty) return bring_to_disk(inode, fd, file.object);
+    TRY(keep_safe(inode, fd, file.object));
   } else {
     const std::lock_guard lock(inode.mutex);
     TRY(publish_locked(core_, inode));

@@ -484,7 +484,12 @@ void Files::release(OpenFile& file) {
       if (inode.writers == 0 && inode.record.nlink > 0) {
         // What was stored after the last FLUSH (through a mapping, or a duplicate of the
         // descriptor) counts too; and when no FLUSH was the opener's, this is the close.
-        if (const Result<void> stamped = publish_locked(core_, inode);
+        // An empty rewrite that was closed (flush()) was brought to the disk, and is published here.
+        const Result<bool> is_emptied = is_empty_rewrite(inode);
+        const bool is_on_disk =
+            is_emptied.ok() && *is_emptied && inode.on_disk.object == inode.record.object;
+        if (const Result<void> stamped =
+                publish_locked(core_, inode, is_on_disk ? kInodeOnDisk : 0);
             !stamped.ok() && !inode.is_going()) {
           log_warn("stamp at release failed inode={} errno={}", inode.number,
                    stamped.error().code);

@@ -53,6 +53,8 @@ class Files {
   // That, then the sticky marks (kInode...), all durable when it returns. `fd` is of the inode's
   // object.
   Result<void> make_durable(Inode& inode, int fd, std::uint32_t marks);
+  // Notes in the inode what is on the disk. `fd` is of `object`; of another one than the inode's, nothing.
+  Result<void> bring_to_disk(Inode& inode, int fd, ObjectId object);
   // What policy keep's close, rename and link do before they say that all is well: its bytes go to the disk, and what is
   // published of it is marked kInodeOnDisk. It takes Catalog::sync() to make that durable, too. `fd` is of `object`; of
   // another one than the inode's, nothing.
@@ -80,6 +82,7 @@ class Files {
   Result<int> backing_id_of(Inode& inode, Tier& tier, int fd);
   Result<void> strip_on_write(OpenFile& file, const Caller& caller);
   Result<bool> is_empty_and_unfinished(Inode& inode);
+  // The caller holds the inode's lock.
   Result<bool> is_empty_rewrite(Inode& inode);
   Result<void> check_unfinished(Inode& inode);
   Result<void> check_room(OpenFile& file, int fd, std::uint64_t end);
