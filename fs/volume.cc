@@ -297,9 +297,12 @@ Result<Entry> Volume::make_symlink(InodeNumber parent, std::string_view name,
 }
 Result<Entry> Volume::link(InodeNumber inode, InodeNumber new_parent, std::string_view new_name,
                            const Caller& caller) {
+  return link(inode, new_parent, new_name, caller, waits_for_disk(new_parent, new_name));
+}
+Result<Entry> Volume::link(InodeNumber inode, InodeNumber new_parent, std::string_view new_name,
+                           const Caller& caller, bool waits) {
   TRY(check_real(inode));
   TRY(check_real(new_parent, new_name));
-  const bool waits = waits_for_disk(new_parent, new_name);
   if (waits) TRY(parts_->files.keep_safe(inode));
   Entry entry = TRY(parts_->names.link(inode, new_parent, new_name, caller));
   if (waits) {
@@ -325,9 +328,15 @@ Result<void> Volume::keep_safe(InodeNumber parent, std::string_view name) {
 }
 Result<void> Volume::rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
                             std::string_view new_name, unsigned flags, const Caller& caller) {
+  return rename(parent, name, new_parent, new_name, flags, caller,
+                rename_waits_for_disk(parent, name, new_parent, new_name, flags));
+}
+Result<void> Volume::rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
+                            std::string_view new_name, unsigned flags, const Caller& caller,
+                            bool waits) {
   TRY(check_real(parent));
   TRY(check_real(new_parent, new_name));
-  if (!rename_waits_for_disk(parent, name, new_parent, new_name, flags))
+  if (!waits)
     return unless_made_up(
         parts_->names.rename(parent, name, new_parent, new_name, flags, caller), parent, name);
   TRY(keep_safe(parent, name));
@@ -382,9 +391,7 @@ Result<AttributesReply> Volume::set_attributes(InodeNumber inode, const SetAttri
 Result<void> Volume::set_xattr(InodeNumber inode, std::string_view name, std::string_view value,
                                int flags, const Caller& caller) {
   TRY(check_real(inode));
-  TRY(parts_->attributes.set_xattr(inode, name, value, flags, caller));
-  if (name == kPolicyXattr) parts_->files.note_told(inode);
-  return {};
+  return parts_->attributes.set_xattr(inode, name, value, flags, caller);
 }
 Result<std::string> Volume::get_xattr(InodeNumber inode, std::string_view name) {
   if (SyntheticTree::owns(inode)) return fail(ENODATA, "xattr");
@@ -397,9 +404,7 @@ Result<std::string> Volume::list_xattrs(InodeNumber inode, const Caller& caller)
 Result<void> Volume::remove_xattr(InodeNumber inode, std::string_view name,
                                   const Caller& caller) {
   TRY(check_real(inode));
-  TRY(parts_->attributes.remove_xattr(inode, name, caller));
-  if (name == kPolicyXattr) parts_->files.note_told(inode);
-  return {};
+  return parts_->attributes.remove_xattr(inode, name, caller);
 }
 
 Result<Opened> Volume::open(InodeNumber inode, int flags, const Caller& caller,

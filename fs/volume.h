@@ -226,12 +226,19 @@ class Volume {
                              const Caller& caller);
   Result<Entry> link(InodeNumber inode, InodeNumber new_parent, std::string_view new_name,
                      const Caller& caller = {});
+  // For who has asked already whether it waits_for_disk().
+  Result<Entry> link(InodeNumber inode, InodeNumber new_parent, std::string_view new_name,
+                     const Caller& caller, bool waits);
   Result<void> unlink(InodeNumber parent, std::string_view name);
   Result<void> rmdir(InodeNumber parent, std::string_view name);
   // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE; others EINVAL. Onto a published prefix file: success,
   // and the file that was there stays (fs/names/native_map.h); EEXIST with flags, or of a symlink.
   Result<void> rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
                       std::string_view new_name, unsigned flags, const Caller& caller = {});
+  // For who has asked already whether it rename_waits_for_disk().
+  Result<void> rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
+                      std::string_view new_name, unsigned flags, const Caller& caller,
+                      bool waits);
   Result<std::string> read_link(InodeNumber inode);
   // Entries after the cookie, "." and ".." first (their cookies are 1 and 2). `visit` returns
   // false when its buffer is full; an entry with `plus` was counted as a lookup only if `visit`

@@ -142,6 +142,7 @@ Result<void> Files::sync_change(Inode& inode) {
 }
 
 Result<void> Files::sync_bytes(Inode& inode, int fd) {
+  TRY(sync_change(inode));
   if (::fdatasync(fd) == 0) return {};
   const Error failed = fail_errno("fdatasync");
   // The kernel tells it once: the seal's fdatasync would find nothing wrong.
@@ -150,7 +151,6 @@ Result<void> Files::sync_bytes(Inode& inode, int fd) {
 }
 
 Result<void> Files::make_durable(Inode& inode, int fd, std::uint32_t marks) {
-  TRY(sync_change(inode));
   TRY(sync_bytes(inode, fd));
   TRY(check_mapped(inode));
   {
@@ -182,7 +182,6 @@ Result<void> Files::bring_to_disk(Inode& inode, int fd, ObjectId object) {
     is_new = inode.record.state == DataState::kUnpublished &&
              inode.record.previous_object == kNoObject;
   }
-  TRY(sync_change(inode));
   TRY(sync_bytes(inode, fd));
   // Of a rewrite what it replaces makes room.
   if (is_new) TRY(check_mapped(inode));
@@ -197,7 +196,7 @@ Result<void> Files::keep_safe(Inode& inode, int fd, ObjectId object) {
   const std::lock_guard lock(inode.mutex);
   // Somebody writes it anew by now: his close is another one.
   if (inode.record.object != object) return {};
-  const std::uint32_t sticky = core_.options.keep_by_default ? kInodeKeep : 0;
+  const std::uint32_t sticky = core_.options.keep_by_default ? std::uint32_t{kInodeKeep} : 0;
   return publish_locked(core_, inode, kInodeOnDisk | sticky);
 }
 
@@ -221,13 +220,17 @@ Result<void> Files::keep_safe(InodeNumber number) {
   return keep_safe(*inode, fd.get(), object);
 }
 
+Result<bool> Files::is_empty(Inode& inode) {
+  Tier* tier = TRY(core_.devices->of(inode));
+  return TRY(tier->status(inode.record.object)).st_size == 0;
+}
+
 // Who opens a prefix file under its hash may close a duplicate of his descriptor before he writes
 // anything: a shell does when it redirects. What is empty is whole at the last close.
 Result<bool> Files::is_empty_and_unfinished(Inode& inode) {
   const std::lock_guard lock(inode.mutex);
   if ((inode.record.flags & kInodeFirstWriter) == 0 || is_final(inode.record)) return false;
-  Tier* tier = TRY(core_.devices->of(inode));
-  return TRY(tier->status(inode.record.object)).st_size == 0;
+  return is_empty(inode);
 }
 
 // A shell closes a duplicate of its descriptor before anything is written: what the file was goes when there is something else,
@@ -236,8 +239,7 @@ Result<bool> Files::is_empty_rewrite(Inode& inode) {
   if (inode.record.state != DataState::kUnpublished ||
       inode.record.previous_object == kNoObject || (inode.record.flags & kInodePoisoned) != 0)
     return false;
-  Tier* tier = TRY(core_.devices->of(inode));
-  return TRY(tier->status(inode.record.object)).st_size == 0;
+  return is_empty(inode);
 }
 
 // Published: from here on it may be evicted, and must be known to who does that.

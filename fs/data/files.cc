@@ -217,12 +217,6 @@ bool Files::is_told_to_keep(Inode& inode) {
   return core_.knowledge.is_told_to_keep(inode.number, record);
 }
 
-void Files::note_told(InodeNumber number) {
-  const Result<InodePtr> inode = core_.table.get(number);
-  if (inode.ok() && (*inode)->is_file())
-    (*inode)->close_waits.store(is_told_to_keep(**inode), std::memory_order_relaxed);
-}
-
 Result<void> Files::let_go_of_remote(Inode& inode) {
   return drop_names(core_, inode.number, DropReason::kRemoved, {},
                     {.may_go = [](const Inode& now) -> Result<bool> {
@@ -489,7 +483,7 @@ void Files::release(OpenFile& file) {
         const bool is_on_disk =
             is_emptied.ok() && *is_emptied && inode.on_disk.object == inode.record.object;
         if (const Result<void> stamped =
-                publish_locked(core_, inode, is_on_disk ? kInodeOnDisk : 0);
+                publish_locked(core_, inode, is_on_disk ? std::uint32_t{kInodeOnDisk} : 0);
             !stamped.ok() && !inode.is_going()) {
           log_warn("stamp at release failed inode={} errno={}", inode.number,
                    stamped.error().code);

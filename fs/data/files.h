@@ -43,12 +43,10 @@ class Files {
   static bool is_remote(Inode& inode);
   static bool has_no_name(Inode& inode);
   bool is_told_to_keep(Inode& inode);
-  // After its own policy has changed.
-  void note_told(InodeNumber number);
   // Its name here stood for what the pool has.
   Result<void> let_go_of_remote(Inode& inode);
   Result<void> check_mapped(Inode& inode);
-  // fdatasync; where the disk fails, what is not published yet is poisoned.
+  // sync_change() and fdatasync; where the disk fails, what is not published yet is poisoned.
   Result<void> sync_bytes(Inode& inode, int fd);
   // That, then the sticky marks (kInode...), all durable when it returns. `fd` is of the inode's
   // object.
@@ -83,6 +81,7 @@ class Files {
   Result<void> strip_on_write(OpenFile& file, const Caller& caller);
   Result<bool> is_empty_and_unfinished(Inode& inode);
   // The caller holds the inode's lock.
+  Result<bool> is_empty(Inode& inode);
   Result<bool> is_empty_rewrite(Inode& inode);
   Result<void> check_unfinished(Inode& inode);
   Result<void> check_room(OpenFile& file, int fd, std::uint64_t end);

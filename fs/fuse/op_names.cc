@@ -50,14 +50,14 @@ void op_rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino
                const char* new_name, unsigned flags) noexcept {
   Reply reply(request, Operation::kRename);
   if (!reply.volume().rename_waits_for_disk(parent, name, new_parent, new_name, flags)) {
-    return reply.result(
-        reply.volume().rename(parent, name, new_parent, new_name, flags, caller_of(request)));
+    return reply.result(reply.volume().rename(parent, name, new_parent, new_name, flags,
+                                              caller_of(request), false));
   }
   // The request's memory is gone when this handler returns.
   run_slowly(std::move(reply), [parent, from = std::string(name), new_parent,
                                 to = std::string(new_name), flags,
                                 caller = caller_of(request)](Reply& answer) {
-    answer.result(answer.volume().rename(parent, from, new_parent, to, flags, caller));
+    answer.result(answer.volume().rename(parent, from, new_parent, to, flags, caller, true));
   });
 }
 
@@ -66,12 +66,12 @@ void op_link(fuse_req_t request, fuse_ino_t inode, fuse_ino_t new_parent,
   Reply reply(request, Operation::kLink);
   if (!reply.volume().waits_for_disk(new_parent, new_name)) {
     const Result<Entry> linked =
-        reply.volume().link(inode, new_parent, new_name, caller_of(request));
+        reply.volume().link(inode, new_parent, new_name, caller_of(request), false);
     return answer_entry(std::move(reply), linked);
   }
   run_slowly(std::move(reply), [inode, new_parent, name = std::string(new_name),
                                 caller = caller_of(request)](Reply& answer) {
-    const Result<Entry> linked = answer.volume().link(inode, new_parent, name, caller);
+    const Result<Entry> linked = answer.volume().link(inode, new_parent, name, caller, true);
     answer_entry(std::move(answer), linked);
   });
 }

@@ -43,7 +43,7 @@ void store_snapshot(BlockRecord& record, const order::Snapshot& snapshot) {
 
 namespace {
 
-// Holds until the thread's next one: it is asked for each name, and mostly as long as the last time.
+// As path_in(), but the thread's own until its next one: it is asked for each name, and mostly as long as the last time.
 std::string_view path_at(const Place& place, std::string_view name) {
   thread_local std::string path;
   path.assign(place.path);
@@ -84,7 +84,12 @@ bool Knowledge::is_kept_at(InodeNumber directory, std::string_view name) {
 bool Knowledge::is_told_to_keep(InodeNumber inode, const InodeRecord& record) {
   if (keeps_all()) return true;
   const Result<Treatment> told = treatment(inode, record);
-  return told.ok() && told->policy >= FilePolicy::kKeep && told->by != PolicyBy::kApplication;
+  return told.ok() && is_told_to_keep(*told);
+}
+
+bool Knowledge::is_told_to_keep(const Treatment& treatment) const noexcept {
+  return keeps_all() ||
+         (treatment.policy >= FilePolicy::kKeep && treatment.by != PolicyBy::kApplication);
 }
 
 NameLook Knowledge::look(InodeNumber directory, std::string_view name) {

@@ -142,6 +142,8 @@ class Knowledge {
   bool is_kept_at(InodeNumber directory, std::string_view name);
   // The same of a file, by all it was told. That it was fsynced does not count. As treatment().
   bool is_told_to_keep(InodeNumber inode, const InodeRecord& record);
+  // Of its treatment.
+  [[nodiscard]] bool is_told_to_keep(const Treatment& treatment) const noexcept;
 
   // Of its first 64 names. `record`: the inode's. `is_block`: what is_block() would say is wanted, too. Not under an
   // inode's lock; some ten microseconds, most of them for its names. Errors: EIO, EBADMSG, ESTALE (its names changed

@@ -195,9 +195,4 @@ Result<void> publish_locked(Core& core, Inode& inode, std::uint32_t marks) {
   return {};
 }
 
-Result<void> publish(Core& core, Inode& inode) {
-  const std::lock_guard lock(inode.mutex);
-  return publish_locked(core, inode);
-}
-
 }  // namespace kvcachefs

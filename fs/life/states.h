@@ -62,7 +62,8 @@ void store_record(Core& core, Inode& inode, InodeRecord&& next);
 Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit);
 
 // The step to `published`, or a new stamp for a file that is published already. `backing` is
-// its status now. What was said of the old object's bytes (kInodeOnDisk) does not hold for others. The old object of a rewrite goes to the orphans. The file is not poisoned.
+// its status now. The old object of a rewrite goes to the orphans, and what was said of its bytes (kInodeOnDisk) with it. The file
+// is not poisoned.
 Result<void> prepare_publication(Core& core, InodeNumber number, InodeRecord& record,
                                  const struct stat& backing, Edit& edit);
 
@@ -94,11 +95,9 @@ Result<bool> take_back_failed(Core& core, Inode& inode);
 Result<void> take_back_if_failed(Core& core, Inode& inode);
 
 // Publishes a file that a FLUSH, rename or link has reached; a new stamp when it changed since
-// the last one, nothing otherwise. Takes the inode's lock. Errors: those of check_written(), EIO (the
-// backing file fails), ENOENT (the backing file is missing), ENOSPC.
-Result<void> publish(Core& core, Inode& inode);
-// The same for a caller that holds the lock. `marks`: flags (kInode...) that it gets in the same commit, if it is
-// unsealed.
+// the last one, nothing otherwise. `marks`: flags (kInode...) that it gets in the same commit, if it is unsealed. The caller
+// holds the inode's lock. Errors: those of check_written(), EIO (the backing file fails), ENOENT (the backing file is missing),
+// ENOSPC.
 Result<void> publish_locked(Core& core, Inode& inode, std::uint32_t marks = 0);
 
 }  // namespace kvcachefs

@@ -306,7 +306,9 @@ Result<void> Attributes::told(Inode& inode, std::string_view name) {
     if (core_.on_policy_told) core_.on_policy_told();
   } else if (inode.is_file()) {
     // Its names may change just now; who evicts looks again.
-    static_cast<void>(note_policy(core_, inode).ok());
+    if (const Result<Treatment> treatment = note_policy(core_, inode); treatment.ok())
+      inode.close_waits.store(core_.knowledge.is_told_to_keep(*treatment),
+                              std::memory_order_relaxed);
     if (core_.is_pooled) static_cast<void>(tell_kept(core_, inode).ok());
     core_.knowledge.told();
   }

@@ -23,6 +23,15 @@ CUTS = crashes.count(full=100, normal=10, short=1)
 DISK_BYTES = 1 << 30
 
 
+def start_again(disk, mount):
+    """After the cut, when the daemon has been killed."""
+    kvmount.lazy_unmount(mount.mnt)
+    power.power_up(disk)
+    mount.start()
+    recovery = mount.status()["recovery"]
+    assert recovery["kind"] == "machine", recovery
+
+
 class PowerCut:
     """One disk, one mount on it, and what should be there."""
 
@@ -61,11 +70,7 @@ class PowerCut:
         daemon.kill()
         running.join()
         self.databases.join()
-        kvmount.lazy_unmount(self.mount.mnt)
-        power.power_up(self.disk)
-        self.mount.start()
-        recovery = self.mount.status()["recovery"]
-        assert recovery["kind"] == "machine", recovery
+        start_again(self.disk, self.mount)
         self._check(running, when)
 
     def _check(self, running, when):
@@ -156,10 +161,7 @@ def test_what_is_kept_is_there_when_its_close_has_returned(data_path, seed):
             daemon = crashes.Victim(mount)
             power.cut(disk, "nologflush")
             daemon.kill()
-            kvmount.lazy_unmount(mount.mnt)
-            power.power_up(disk)
-            mount.start()
-            assert mount.status()["recovery"]["kind"] == "machine"
+            start_again(disk, mount)
             found = {name: read(os.path.join(kept, name)) for name in os.listdir(kept)}
             # Nobody has to wait for what is empty: it may be as it was before.
             assert all(found.pop(name, None) in (b"", old) for name in emptied), sorted(found)

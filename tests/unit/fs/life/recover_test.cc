@@ -404,11 +404,16 @@ TEST(Recovery, WhatACleanStopHasNotSealedOutlivesTheMachine) {
   EXPECT_ERROR(ENOENT, volume.read_path("f"));
 }
 
+InodeNumber make_kept_directory(TestVolume& volume, std::string_view name) {
+  const InodeNumber directory = volume.mkdir(kRootInode, name);
+  must(volume->set_xattr(directory, "user.kvcachefs.policy", "keep", 0, TestVolume::kRoot));
+  return directory;
+}
+
 // The close of what must not be lost waits for the disk.
 TEST(Recovery, WhatIsToBeKeptIsThereAfterAMachineCrash) {
   TestVolume volume;
-  const InodeNumber d = volume.mkdir(kRootInode, "d");
-  must(volume->set_xattr(d, "user.kvcachefs.policy", "keep", 0, TestVolume::kRoot));
+  const InodeNumber d = make_kept_directory(volume, "d");
   volume.store_file(d, "closed", "bytes");
   volume.store_file(d, "rewritten", "before");
   volume.rewrite(must(volume.resolve("d/rewritten")), "after");
@@ -438,8 +443,7 @@ TEST(Recovery, WhatIsToBeKeptIsThereAfterAMachineCrash) {
 // Two names are exchanged, one comes to a directory whose files must not be lost.
 TEST(Recovery, WhatIsExchangedOrLinkedIntoAKeptDirectoryIsThereAfterAMachineCrash) {
   TestVolume volume;
-  const InodeNumber d = volume.mkdir(kRootInode, "d");
-  must(volume->set_xattr(d, "user.kvcachefs.policy", "keep", 0, TestVolume::kRoot));
+  const InodeNumber d = make_kept_directory(volume, "d");
   volume.store_file(d, "a", "was kept");
   volume.store_file(kRootInode, "b", "comes");
   EXPECT_OK(volume->rename(d, "a", kRootInode, "b", RENAME_EXCHANGE, TestVolume::kRoot));
@@ -453,8 +457,7 @@ TEST(Recovery, WhatIsExchangedOrLinkedIntoAKeptDirectoryIsThereAfterAMachineCras
 // What comes to be kept while somebody writes it: by its own word, or by a name it gets.
 TEST(Recovery, TheCloseOfWhatIsToldToBeKeptWhileItIsOpenWaitsToo) {
   TestVolume volume;
-  const InodeNumber d = volume.mkdir(kRootInode, "d");
-  must(volume->set_xattr(d, "user.kvcachefs.policy", "keep", 0, TestVolume::kRoot));
+  const InodeNumber d = make_kept_directory(volume, "d");
   const Created moved = volume.create(kRootInode, "moved");
   EXPECT_EQ(FlushCost::kQuick, volume->flush_cost(*moved.opened.file));
   EXPECT_OK(volume->rename(kRootInode, "moved", d, "moved", 0, TestVolume::kRoot));
@@ -474,8 +477,7 @@ TEST(Recovery, TheCloseOfWhatIsToldToBeKeptWhileItIsOpenWaitsToo) {
 // A duplicate of a descriptor is closed before the first byte comes, as by a shell.
 TEST(Recovery, TheCloseOfAnEmptyRewriteTakesNothingKept) {
   TestVolume volume;
-  const InodeNumber d = volume.mkdir(kRootInode, "d");
-  must(volume->set_xattr(d, "user.kvcachefs.policy", "keep", 0, TestVolume::kRoot));
+  const InodeNumber d = make_kept_directory(volume, "d");
   volume.store_file(d, "f", "old bytes");
   const Opened again =
       must(volume->open(must(volume.resolve("d/f")), O_WRONLY | O_TRUNC, TestVolume::kRoot));
@@ -488,8 +490,7 @@ TEST(Recovery, TheCloseOfAnEmptyRewriteTakesNothingKept) {
 // The power cut of tests/crash may find its old bytes, too: a record that nobody has synced outlives this crash.
 TEST(Recovery, AnEmptiedFileThatIsKeptIsThereAfterAMachineCrash) {
   TestVolume volume;
-  const InodeNumber d = volume.mkdir(kRootInode, "d");
-  must(volume->set_xattr(d, "user.kvcachefs.policy", "keep", 0, TestVolume::kRoot));
+  const InodeNumber d = make_kept_directory(volume, "d");
   volume.store_file(d, "f", "old bytes");
   volume.rewrite(must(volume.resolve("d/f")), "");
   volume.crash_machine();
@@ -499,8 +500,7 @@ TEST(Recovery, AnEmptiedFileThatIsKeptIsThereAfterAMachineCrash) {
 // What is not to be kept any more is exact or absent, as all others.
 TEST(Recovery, WhatWasKeptOnceAndIsNotSealedGoesWithAMachineCrash) {
   TestVolume volume;
-  const InodeNumber d = volume.mkdir(kRootInode, "d");
-  must(volume->set_xattr(d, "user.kvcachefs.policy", "keep", 0, TestVolume::kRoot));
+  const InodeNumber d = make_kept_directory(volume, "d");
   volume.store_file(d, "f", "bytes");
   must(volume->set_xattr(d, "user.kvcachefs.policy", "cache", 0, TestVolume::kRoot));
   volume.crash_machine();
