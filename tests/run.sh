@@ -195,10 +195,9 @@ can_mount() {
   [ -c /dev/fuse ] || { say "/dev/fuse is missing: modprobe fuse, or give the container --device /dev/fuse"; return 1; }
 }
 
-# gtest PRESET PROGRAM: several processes, each with its share of the tests. Unit tests compute: one a CPU.
+# gtest PRESET PROGRAM: several processes, each with its share of the tests, which wait more than they compute.
 gtest() {
   local program=build/$1/bin/$2 shard failed=0 pids=() shards=$workers
-  [ "$2" = unit_tests ] && shards=$jobs
   [ -x "$program" ] || { say "$program was not built"; return 1; }
   for ((shard = 0; shard < shards; shard++)); do
     GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard limited ${wrap[@]+"${wrap[@]}"} "$program" \

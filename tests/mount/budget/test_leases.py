@@ -157,7 +157,8 @@ def test_a_crawler_grants_no_lease_and_changes_no_order(limited, seed, crawler):
     old_left = [path for path in old.values() if is_there(mount, path)]
     new_left = [path for path in new.values() if is_there(mount, path)]
     assert len(old_left) < half, "there was no pressure"
-    assert not old_left or len(new_left) == half, (len(old_left), len(new_left))
+    assert not old_left or len(new_left) == half, (
+        len(old_left), len(new_left), mount.cli("explain", old_left[0]).stdout)
 
 
 @pytest.mark.short
