@@ -112,6 +112,10 @@ rocksdb::ColumnFamilyOptions table_options(Table table, const RocksdbOptions& op
                                            const RocksdbInstance& instance) {
   rocksdb::ColumnFamilyOptions family;
   family.write_buffer_size = options.write_buffer_bytes / 4;
+  // A full log has all tables' buffers written, one table after the other. With two of a table (RocksDB's
+  // default) the next such moment stops every commit until a busy disk has taken the first; a third and a
+  // fourth are filled only then.
+  family.max_write_buffer_number = 4;
   family.level_compaction_dynamic_level_bytes = true;
   family.target_file_size_base = 16 * kMega;
   family.max_bytes_for_level_base = 64 * kMega;

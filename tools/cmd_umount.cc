@@ -27,6 +27,8 @@ namespace {
 
 // Longer than the daemon takes to end by itself, as long as nobody uses the mount.
 constexpr std::chrono::milliseconds kEndPatience = std::chrono::seconds{120};
+// Then who has it in a mount namespace of his own is looked for: as long as he has, it does not end.
+constexpr std::chrono::milliseconds kSoon = std::chrono::seconds{5};
 constexpr int kEndPollMs = 200;
 // For a daemon that has not answered: it may have been in the middle of its end.
 constexpr std::chrono::milliseconds kHungPatience = std::chrono::seconds{1};
@@ -186,8 +188,12 @@ int umount(const UmountArguments& arguments) {
     const bool silent = hangs || (!asked && asked.error().code == ETIMEDOUT);
     if (silent && !has_ended(daemon, kHungPatience)) return report_hung(*mount);
   }
-  if (!has_ended(daemon, kEndPatience)) return report_survivor(*mount, arguments.lazy);
-  return kExitOk;
+  const auto is_used_elsewhere = [&] {
+    return !arguments.lazy && !processes_on(mount->entry.device).empty();
+  };
+  if (has_ended(daemon, kSoon)) return kExitOk;
+  if (!is_used_elsewhere() && has_ended(daemon, kEndPatience)) return kExitOk;
+  return report_survivor(*mount, arguments.lazy);
 }
 
 }  // namespace

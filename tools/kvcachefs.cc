@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "backend/base/visible.h"
@@ -22,11 +23,26 @@ ExitCodes codes_of(int argc, char** argv) {
   return {};
 }
 
+// "--policy=" alone: the parser would take the next word for the value. nullptr: there is none.
+const char* option_without_value(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--") break;
+    if (word.starts_with("--") && word.find('=') == word.size() - 1) return argv[i];
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   kvcachefs::hold_standard_streams();
   const ExitCodes codes = codes_of(argc, argv);
+  if (const char* option = option_without_value(argc, argv)) {
+    kvcachefs::complain(fmt::format("{}: a value is missing: see kvcachefs --help",
+                                    kvcachefs::visible(option)));
+    return codes.usage;
+  }
   CLI::App app{"A filesystem for LLM KV cache", "kvcachefs"};
   app.set_version_flag("--version", "kvcachefs " KVCACHEFS_VERSION, "Prints the version");
   app.require_subcommand(1);

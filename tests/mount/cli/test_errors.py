@@ -64,6 +64,7 @@ def test_wrong_usage(place):
             ((place.mnt,), ["--nvme", "missing"]),
             (("--nvme", place.nvme), ["MOUNTPOINT"]),
             (("--frobnicate", "--nvme", place.nvme, place.mnt), ["--frobnicate"]),
+            (("--nvme", place.nvme, "--policy=", place.mnt), ["--policy=", "value is missing"]),
             (("--nvme", place.nvme, "-o", "frobnicate", place.mnt), ["frobnicate", "--help"]),
             (("--nvme", place.nvme, "-o", "remount,ro", place.mnt), ["remount", "mount(8)"]),
             (("--nvme", place.nvme, "--nvme", place.nvme, place.mnt), ["twice"]),

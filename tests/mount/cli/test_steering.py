@@ -82,6 +82,7 @@ def test_set_says_what_is_wrong(mounts):
     for word, what in (("policy=evict", "cache, process, keep or pin"), ("ttl=soon", "7d"),
                        ("policy", "policy=POLICY"), ("size=3", "policy=POLICY")):
         assert what in fails(mount, "set", file, word, code=2)
+    assert "twice" in fails(mount, "set", file, "policy=keep", "ttl=1h", "policy=pin", code=2)
     assert "no kvcachefs is mounted" in fails(mount, "set", mount.work, "policy=keep")
     assert "No such file" in fails(mount, "set", f"{mount.mnt}/gone", "policy=keep")
     assert "explain" in fails(mount, "set", file, "ttl=")
