@@ -72,14 +72,15 @@ std::string resolve(std::string path) {
   return std::filesystem::path(out + rest).lexically_normal().string();
 }
 
-// Runs in a process that may hang, and keeps nobody's descriptors: a reader of standard output would wait for it.
+// Runs in a process that may hang, and keeps nobody's descriptors: a reader of standard output would wait for it. What the
+// parent has yet to print must not come out of the pipe (ThreadSanitizer's _exit() flushes).
 [[noreturn]] void resolve_into(int pipe, const std::string& path) {
-  if (pipe != STDOUT_FILENO) ::dup2(pipe, STDOUT_FILENO);
-  ::close(STDIN_FILENO);
-  ::close_range(STDERR_FILENO, ~0u, 0);
+  constexpr int kPipe = STDIN_FILENO;
+  if (pipe != kPipe) ::dup2(pipe, kPipe);
+  ::close_range(kPipe + 1, ~0u, 0);
   const std::string out = resolve(path);
   const bool written =
-      ::write(STDOUT_FILENO, out.data(), out.size()) == static_cast<ssize_t>(out.size());
+      ::write(kPipe, out.data(), out.size()) == static_cast<ssize_t>(out.size());
   ::_exit(written ? 0 : 1);
 }
 

@@ -1,6 +1,8 @@
 // Puts the parts together; every call goes straight to the part that does it.
 #include "fs/volume.h"
 
+#include <dirent.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -317,8 +319,27 @@ Result<void> Volume::unlink(InodeNumber parent, std::string_view name) {
   TRY(check_real(parent));
   return unless_made_up(parts_->names.unlink(parent, name), parent, name);
 }
-Result<void> Volume::rmdir(InodeNumber parent, std::string_view name) {
+bool Volume::rmdir_asks_pool(InodeNumber parent, std::string_view name) {
+  return !SyntheticTree::owns(parent) && asks_before_removal(parent, name).has_value();
+}
+// The directory that is empty here and may have names on the pool.
+std::optional<InodeNumber> Volume::asks_before_removal(InodeNumber parent,
+                                                       std::string_view name) {
+  if (!parts_->pool_listings) return std::nullopt;
+  Catalog& catalog = parts_->core.catalog;
+  const auto dentry = catalog.find_dentry(parent, name);
+  if (!dentry.ok() || !*dentry || (*dentry)->type != DT_DIR) return std::nullopt;
+  const InodeNumber directory = (*dentry)->inode;
+  const Result<bool> is_empty = catalog.directory_empty(directory);
+  if (!is_empty.ok() || !*is_empty || !parts_->pool_listings->is_wanted(directory))
+    return std::nullopt;
+  return directory;
+}
+Result<void> Volume::rmdir(InodeNumber parent, std::string_view name, AskPool ask) {
   TRY(check_real(parent));
+  if (const auto directory = asks_before_removal(parent, name);
+      directory && ask == AskPool::kYes && TRY(parts_->pool_listings->has_names(*directory)))
+    return fail(ENOTEMPTY, "directory");
   return unless_made_up(parts_->names.rmdir(parent, name), parent, name);
 }
 Result<void> Volume::keep_safe(InodeNumber parent, std::string_view name) {

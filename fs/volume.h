@@ -230,7 +230,10 @@ class Volume {
   Result<Entry> link(InodeNumber inode, InodeNumber new_parent, std::string_view new_name,
                      const Caller& caller, bool waits);
   Result<void> unlink(InodeNumber parent, std::string_view name);
-  Result<void> rmdir(InodeNumber parent, std::string_view name);
+  // *slow* when rmdir_asks_pool() says so: a directory that others have filled on the pool is not empty. Where the pool
+  // does not answer, what it has comes back with the next look.
+  Result<void> rmdir(InodeNumber parent, std::string_view name, AskPool ask = AskPool::kYes);
+  [[nodiscard]] bool rmdir_asks_pool(InodeNumber parent, std::string_view name);
   // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE; others EINVAL. Onto a published prefix file: success,
   // and the file that was there stays (fs/names/native_map.h); EEXIST with flags, or of a symlink.
   Result<void> rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
@@ -361,6 +364,7 @@ class Volume {
   explicit Volume(std::unique_ptr<Parts> parts);
   // Of what stands there, if anything does.
   Result<void> keep_safe(InodeNumber parent, std::string_view name);
+  std::optional<InodeNumber> asks_before_removal(InodeNumber parent, std::string_view name);
   [[nodiscard]] bool stages_in_now(const Caller& caller) const;
   std::unique_ptr<Parts> parts_;
 };

@@ -142,9 +142,9 @@ int set(const SetArguments& arguments) {
       complain(problem);
       return kExitUsage;
     }
-    const bool is_twice = std::any_of(
-        settings.begin(), settings.end(),
-        [&](const KeyValue& earlier) { return earlier.key == setting.key; });
+    const bool is_twice =
+        std::any_of(settings.begin(), settings.end(),
+                    [&](const KeyValue& earlier) { return earlier.key == setting.key; });
     if (is_twice) {
       complain(fmt::format("set: {}: {} is given twice", visible(word), setting.key->name));
       return kExitUsage;

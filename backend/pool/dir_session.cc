@@ -377,7 +377,11 @@ class DirSession : public PoolSession {
       const std::string_view name = entry->d_name;
       if (name == "." || name == "..") continue;
       if (!is_pool_name(name)) return fail(EBADMSG, "pool: a listed name is none");
-      if (!visit(::dirfd(stream.get()), {.name = name, .fileid = entry->d_ino})) return {};
+      const bool is_other =
+          entry->d_type != DT_REG && entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN;
+      if (!visit(::dirfd(stream.get()),
+                 {.name = name, .fileid = entry->d_ino, .is_other = is_other}))
+        return {};
     }
   }
 

@@ -45,7 +45,12 @@ PoolClient::Open PoolService::checked(PoolClient::Open open,
                                       std::shared_ptr<Identity> identity) {
   return [open = std::move(open), identity = std::move(identity)](
              Deadline deadline) -> Result<std::unique_ptr<PoolSession>> {
-    std::unique_ptr<PoolSession> session = TRY(open(deadline));
+    Result<std::unique_ptr<PoolSession>> opened = open(deadline);
+    // Not the answer to what is asked for there: nobody is to remember it as that.
+    if (!opened.ok() && (opened.error().code == ENOENT || opened.error().code == ENOTDIR))
+      return fail(ENOTCONN, "pool: there is no such directory: is it mounted?");
+    if (!opened.ok()) return opened;
+    std::unique_ptr<PoolSession> session = std::move(opened).value();
     std::optional<Uuid> pool;
     {
       const std::lock_guard lock(identity->mutex);

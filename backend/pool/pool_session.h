@@ -51,6 +51,7 @@ struct PoolStatus {
 struct PoolEntry {
   std::string_view name;  // one component, checked as paths are; never "." or ".."
   std::uint64_t fileid = 0;
+  bool is_other = false;  // known to be neither a file nor a directory; not every server tells
 };
 
 struct PoolSpace {

@@ -43,7 +43,12 @@ void op_unlink(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept
 
 void op_rmdir(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
   Reply reply(request, Operation::kRmdir);
-  reply.result(reply.volume().rmdir(parent, name));
+  if (reply.volume().rmdir_asks_pool(parent, name) &&
+      run_on_pool(reply, [parent, name = std::string(name)](Reply& answer) {
+        answer.result(answer.volume().rmdir(parent, name));
+      }))
+    return;
+  reply.result(reply.volume().rmdir(parent, name, AskPool::kNo));
 }
 
 void op_rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,

@@ -79,6 +79,8 @@ Result<std::vector<PoolListings::Name>> PoolListings::list_once(PoolSession& ses
   TRY(session.list(
       path,
       [&](const PoolEntry& entry) {
+        // A lookup would not find it.
+        if (entry.is_other) return true;
         found.push_back({.cookie = kFirstCookie | pool_path_hash(entry.name) >> 2,
                          .fileid = entry.fileid,
                          .name = std::string(entry.name)});
@@ -150,6 +152,21 @@ void PoolListings::begin(InodeNumber directory) {
   };
   while (kept_.size() > kMostKept || (kept_.size() > 1 && names_kept() > kMostNames))
     kept_.pop_front();
+}
+
+Result<bool> PoolListings::has_names(InodeNumber directory) {
+  const std::optional<std::string> path = path_of(directory);
+  if (!path || !is_wanted(directory)) return false;
+  Listing listing;
+  listing.directory = directory;
+  listing.path = *path;
+  listing.end = core_.catalog.coming_id();
+  listing.hidden = TRY(hidden_in(*path));
+  Result<std::vector<Name>> names = ask(*path);
+  if (!names.ok()) return false;
+  for (const Name& name : *names)
+    if (TRY(is_shown(listing, name))) return true;
+  return false;
 }
 
 void PoolListings::forget(InodeNumber directory) {

@@ -41,6 +41,9 @@ class PoolListings {
   [[nodiscard]] bool is_wanted(InodeNumber directory);
   // Asks. Waits for the pool; what goes wrong shows nothing.
   void begin(InodeNumber directory);
+  // Whether the pool has names in it that a listing would show, and are not here. *Slow*, as begin(). False where the
+  // pool does not say; errors are those of the catalog.
+  Result<bool> has_names(InodeNumber directory);
   // Another listing begins, and does not ask.
   void forget(InodeNumber directory);
   // Names that are here are shown up to this cookie; UINT64_MAX: all.

@@ -449,9 +449,10 @@ Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch
     }
     // The pool has something else in the way of its path.
     if (error.code == ENOTDIR || error.code == EISDIR || error.code == EINVAL) {
-      log_warn("pool: not published path=\"{}\" step=\"{}\" errno={}", file.shared.path,
-               error.what, error.code);
+      log_warn("pool: not published, stays here path=\"{}\" step=\"{}\" errno={}",
+               file.shared.path, error.what, error.code);
       tries_.forget(file.object);
+      if (prepared.ok()) TRY(forget_copy(file, prepared->status));
       return Outcome::kGone;
     }
     return error;
@@ -545,6 +546,17 @@ void Publisher::put_copy(const Candidate& file, const Standing& standing, const 
 Result<bool> Publisher::is_at_its_path(const Candidate& file) {
   const auto now = TRY(shared_name_of(core_.catalog, core_.knowledge, file.inode->number));
   return now && now->path == file.shared.path;
+}
+
+// What was noted before it was to be published: who looks the name up would take what stands there for what replaced it.
+Result<void> Publisher::forget_copy(const Candidate& file, const PoolStatus& status) {
+  const std::lock_guard lock(file.inode->mutex);
+  const auto copy = TRY(core_.catalog.find_pool_copy(file.inode->number));
+  if (!copy || copy->fileid != status.fileid || copy->path_hash != file.shared.path_hash)
+    return {};
+  Edit edit;
+  edit.remove_pool_copy(file.inode->number, *copy);
+  return core_.catalog.commit(std::move(edit));
 }
 
 // False: it is not what was found any more.

@@ -119,6 +119,7 @@ class Publisher {
                        Edit& edit);
   Result<bool> is_at_its_path(const Candidate& file);
   Result<bool> note_copy(const Candidate& file, const PoolStatus& status);
+  Result<void> forget_copy(const Candidate& file, const PoolStatus& status);
   Result<Outcome> record(const Candidate& file, const Published& published,
                          std::uint64_t noted);
   Result<void> drop_replaced(const Candidate& file);
