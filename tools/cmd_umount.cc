@@ -27,8 +27,9 @@ namespace {
 
 // Longer than the daemon takes to end by itself, as long as nobody uses the mount.
 constexpr std::chrono::milliseconds kEndPatience = std::chrono::seconds{120};
-// Then who has it in a mount namespace of his own is looked for: as long as he has, it does not end.
-constexpr std::chrono::milliseconds kSoon = std::chrono::seconds{5};
+// Then who has it in a mount namespace of his own is looked for: as long as he has, it does not end. One that only comes and
+// goes is waited for.
+constexpr std::chrono::milliseconds kSoon = std::chrono::seconds{30};
 constexpr int kEndPollMs = 200;
 // For a daemon that has not answered: it may have been in the middle of its end.
 constexpr std::chrono::milliseconds kHungPatience = std::chrono::seconds{1};
