@@ -320,12 +320,12 @@ Result<void> Volume::unlink(InodeNumber parent, std::string_view name) {
   return unless_made_up(parts_->names.unlink(parent, name), parent, name);
 }
 bool Volume::rmdir_asks_pool(InodeNumber parent, std::string_view name) {
-  return !SyntheticTree::owns(parent) && asks_before_removal(parent, name).has_value();
+  return asks_before_removal(parent, name).has_value();
 }
 // The directory that is empty here and may have names on the pool.
 std::optional<InodeNumber> Volume::asks_before_removal(InodeNumber parent,
                                                        std::string_view name) {
-  if (!parts_->pool_listings) return std::nullopt;
+  if (!parts_->pool_listings || SyntheticTree::owns(parent)) return std::nullopt;
   Catalog& catalog = parts_->core.catalog;
   const auto dentry = catalog.find_dentry(parent, name);
   if (!dentry.ok() || !*dentry || (*dentry)->type != DT_DIR) return std::nullopt;
@@ -337,8 +337,9 @@ std::optional<InodeNumber> Volume::asks_before_removal(InodeNumber parent,
 }
 Result<void> Volume::rmdir(InodeNumber parent, std::string_view name, AskPool ask) {
   TRY(check_real(parent));
-  if (const auto directory = asks_before_removal(parent, name);
-      directory && ask == AskPool::kYes && TRY(parts_->pool_listings->has_names(*directory)))
+  const auto directory =
+      ask == AskPool::kYes ? asks_before_removal(parent, name) : std::nullopt;
+  if (directory && TRY(parts_->pool_listings->has_names(*directory)))
     return fail(ENOTEMPTY, "directory");
   return unless_made_up(parts_->names.rmdir(parent, name), parent, name);
 }

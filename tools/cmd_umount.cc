@@ -27,7 +27,7 @@ namespace {
 
 // Longer than the daemon takes to end by itself, as long as nobody uses the mount.
 constexpr std::chrono::milliseconds kEndPatience = std::chrono::seconds{120};
-// Then who has it in a mount namespace of his own is looked for: as long as he has, it does not end. One that only comes and
+// After this who has it in a mount namespace of his own is looked for: as long as he has, it does not end. One that only comes and
 // goes is waited for.
 constexpr std::chrono::milliseconds kSoon = std::chrono::seconds{30};
 constexpr int kEndPollMs = 200;
@@ -193,7 +193,7 @@ int umount(const UmountArguments& arguments) {
     return !arguments.lazy && !processes_on(mount->entry.device).empty();
   };
   if (has_ended(daemon, kSoon)) return kExitOk;
-  if (!is_used_elsewhere() && has_ended(daemon, kEndPatience)) return kExitOk;
+  if (!is_used_elsewhere() && has_ended(daemon, kEndPatience - kSoon)) return kExitOk;
   return report_survivor(*mount, arguments.lazy);
 }
 

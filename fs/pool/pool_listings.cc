@@ -120,12 +120,12 @@ Result<std::vector<PoolListings::Name>> PoolListings::ask(const std::string& pat
   return std::move(*asked->answer);
 }
 
-void PoolListings::begin(InodeNumber directory) {
+// nullopt: it is not to be asked for. Where the pool does not say there are no names.
+Result<std::optional<PoolListings::Listing>> PoolListings::ask_for(InodeNumber directory) {
   const std::optional<std::string> path = path_of(directory);
-  if (!path || !is_wanted(directory)) return;
+  if (!path || !is_wanted(directory)) return std::optional<Listing>{};
   const std::uint64_t end = core_.catalog.coming_id();
-  Result<std::set<std::string>> hidden = hidden_in(*path);
-  if (!hidden.ok()) return;
+  std::set<std::string> hidden = TRY(hidden_in(*path));
   Result<std::vector<Name>> names = ask(*path);
   if (!names.ok()) {
     if (names.error().code != ENOENT && names.error().code != ENOTDIR)
@@ -133,15 +133,22 @@ void PoolListings::begin(InodeNumber directory) {
                names.error().code);
     names = std::vector<Name>{};
   }
-  if (names->size() == kMostNames)
-    log_warn("pool: path=\"{}\" has more names than a listing shows", *path);
-  std::sort(names->begin(), names->end(),
+  return std::optional(Listing{.directory = directory,
+                               .path = *path,
+                               .hidden = std::move(hidden),
+                               .names = std::move(*names),
+                               .end = end});
+}
+
+void PoolListings::begin(InodeNumber directory) {
+  Result<std::optional<Listing>> asked = ask_for(directory);
+  if (!asked.ok() || !*asked) return;
+  std::vector<Name>& names = (*asked)->names;
+  if (names.size() == kMostNames)
+    log_warn("pool: path=\"{}\" has more names than a listing shows", (*asked)->path);
+  std::sort(names.begin(), names.end(),
             [](const Name& a, const Name& b) { return a.cookie < b.cookie; });
-  auto listing = std::make_shared<const Listing>(Listing{.directory = directory,
-                                                         .path = *path,
-                                                         .hidden = std::move(*hidden),
-                                                         .names = std::move(*names),
-                                                         .end = end});
+  auto listing = std::make_shared<const Listing>(std::move(**asked));
   forget(directory);
   const std::lock_guard lock(mutex_);
   if (!listing->names.empty()) kept_.push_back(std::move(listing));
@@ -155,17 +162,10 @@ void PoolListings::begin(InodeNumber directory) {
 }
 
 Result<bool> PoolListings::has_names(InodeNumber directory) {
-  const std::optional<std::string> path = path_of(directory);
-  if (!path || !is_wanted(directory)) return false;
-  Listing listing;
-  listing.directory = directory;
-  listing.path = *path;
-  listing.end = core_.catalog.coming_id();
-  listing.hidden = TRY(hidden_in(*path));
-  Result<std::vector<Name>> names = ask(*path);
-  if (!names.ok()) return false;
-  for (const Name& name : *names)
-    if (TRY(is_shown(listing, name))) return true;
+  const std::optional<Listing> listing = TRY(ask_for(directory));
+  if (!listing) return false;
+  for (const Name& name : listing->names)
+    if (TRY(is_shown(*listing, name))) return true;
   return false;
 }
 

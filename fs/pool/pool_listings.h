@@ -69,6 +69,7 @@ class PoolListings {
   };
 
   [[nodiscard]] std::optional<std::string> path_of(InodeNumber directory);
+  Result<std::optional<Listing>> ask_for(InodeNumber directory);
   [[nodiscard]] std::shared_ptr<const Listing> find(InodeNumber directory);
   struct Asked;
   Result<std::vector<Name>> ask(const std::string& path);

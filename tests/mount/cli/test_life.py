@@ -421,7 +421,7 @@ def test_a_container_that_keeps_the_mount_is_named_and_outlived(shared):
     try:
         assert container.read(f"{shared.mnt}/f") == "one"
         daemon = shared.pid()
-        # Unmounted here, in use there: the daemon serves on, for who knows how long. That is said at once.
+        # Unmounted here, in use there: the daemon serves on, for who knows how long. That is said soon.
         done = subprocess.run([os.path.join(kvmount.BIN, "kvcachefs"), "umount", shared.mnt],
                               capture_output=True, text=True, check=False, timeout=60 * kvmount.SLOWNESS)
         assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done
