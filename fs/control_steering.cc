@@ -135,6 +135,7 @@ Result<json> flush(Volume& volume, const ControlRequest& request) {
               {"owners", left.owners},
               {"more", left.more},
               {"skipped", left.skipped},
+              {"obstructed", left.obstructed},
               {"up", volume.is_pool_up()},
               {"stopped_for", reason_json(left.stopped_for)},
               {"next", block_text(left.before)}};

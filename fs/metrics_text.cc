@@ -277,6 +277,9 @@ void add_pool(Text& text, const PoolStatusReport& pool) {
            counts.queued_bytes);
   text.one("pool_skipped_files_total", "counter",
            "Files that are not published: more waited than may.", counts.skipped);
+  text.one("pool_obstructed_files_total", "counter",
+           "Files that are not published: the pool has something else there.",
+           counts.obstructed);
   text.one("pool_to_remove_names", "gauge",
            "Names that are still to be taken away on the pool; 1000: or more.",
            counts.to_remove);

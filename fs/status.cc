@@ -177,7 +177,8 @@ json pool_json(const PoolStatusReport& pool) {
       {"owners_to_tell", pool.counts.owners_to_tell},
       {"queued", pool.counts.queued},
       {"queued_bytes", pool.counts.queued_bytes},
-      {"skipped", pool.counts.skipped}};
+      {"skipped", pool.counts.skipped},
+      {"obstructed", pool.counts.obstructed}};
 }
 
 // ---- text
@@ -505,6 +506,10 @@ void add_pool(std::string& out, const json& status) {
     out +=
         fmt::format("              {} {} not published: more waited than --pool-queue allows\n",
                     grouped(skipped), skipped == 1 ? "file" : "files");
+  if (const std::uint64_t obstructed = count_of(pool, "obstructed"); obstructed > 0)
+    out += fmt::format(
+        "              {} {} not published: the pool has something else there (see the log)\n",
+        grouped(obstructed), obstructed == 1 ? "file" : "files");
 }
 
 void add_drops(std::string& out, const json& status) {

@@ -567,6 +567,7 @@ Result<Unflushed> Volume::flush(std::string_view path, InodeNumber before) {
   }
   Unflushed left = TRY(count_unflushed(parts_->core, path, before));
   left.skipped = parts_->publisher->skipped();
+  left.obstructed = parts_->publisher->obstructed();
   left.stopped_for = parts_->publisher->stopped_for();
   return left;
 }

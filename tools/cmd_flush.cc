@@ -35,7 +35,9 @@ struct Left {
   bool more = false;
   bool up = false;
   std::string stopped_for = {};  // empty: it goes on
-  std::uint64_t skipped = 0;     // of the whole mount, since it began
+  // Of the whole mount, since it began.
+  std::uint64_t skipped = 0;
+  std::uint64_t obstructed = 0;
   [[nodiscard]] bool is_nothing() const noexcept {
     return files + removed + owners == 0 && !more;
   }
@@ -70,8 +72,8 @@ void end_progress() {
   if (::isatty(STDERR_FILENO) == 1) fmt::print(stderr, "\r\033[K");
 }
 
-// `before`: skipped when it began.
-int finish(const FlushArguments& arguments, const Left& left, std::uint64_t before,
+// `before`: when it began.
+int finish(const FlushArguments& arguments, const Left& left, const Left& before,
            std::chrono::nanoseconds patience) {
   end_progress();
   if (arguments.json)
@@ -80,23 +82,32 @@ int finish(const FlushArguments& arguments, const Left& left, std::uint64_t befo
                                {"owners", left.owners},
                                {"more", left.more},
                                {"skipped", left.skipped},
+                               {"obstructed", left.obstructed},
                                {"up", left.up},
                                {"stopped_for", left.stopped_for.empty()
                                                    ? nlohmann::json(nullptr)
                                                    : nlohmann::json(left.stopped_for)}}));
-  if (left.skipped > before) {
+  if (left.skipped > before.skipped)
     complain(fmt::format(
         "flush: {}: {} skipped, for more waited than --pool-queue allows: not on the pool",
-        visible(arguments.path), counted(left.skipped - before, "file")));
-    return kExitFailed;
-  }
+        visible(arguments.path), counted(left.skipped - before.skipped, "file")));
+  if (left.obstructed > before.obstructed)
+    complain(fmt::format(
+        "flush: {}: {} not on the pool, which has something else there: the log says what",
+        visible(arguments.path), counted(left.obstructed - before.obstructed, "file")));
+  if (left.skipped > before.skipped || left.obstructed > before.obstructed) return kExitFailed;
   if (left.is_nothing()) {
     if (arguments.json) return kExitOk;
-    if (left.skipped == 0)
+    std::string not_there;
+    if (left.skipped > 0)
+      not_there = fmt::format("{} skipped (--pool-queue)", counted(left.skipped, "file"));
+    if (left.obstructed > 0)
+      not_there += fmt::format("{}{} obstructed (the log says by what)",
+                               not_there.empty() ? "" : ", ", counted(left.obstructed, "file"));
+    if (not_there.empty())
       print_out("all that goes to the pool is there\n");
     else
-      print_out("all that waited is there; since the mount began {} skipped (--pool-queue)\n",
-                counted(left.skipped, "file"));
+      print_out("all that waited is there; since the mount began {}\n", not_there);
     return kExitOk;
   }
   complain(fmt::format(
@@ -122,7 +133,7 @@ int flush(const FlushArguments& arguments) {
   request.command = "flush";
   request.path = place->path;
   Left last;
-  std::uint64_t skipped = 0;
+  Left first;
   auto moved = Clock::now();
   auto shown = Clock::time_point{};
   while (true) {
@@ -138,13 +149,14 @@ int flush(const FlushArguments& arguments) {
                     .more = is_true(*answer, "more"),
                     .up = is_true(*answer, "up"),
                     .stopped_for = text_in(*answer, "stopped_for"),
-                    .skipped = count_in(*answer, "skipped")};
-    if (request.after.empty()) skipped = left.skipped;
+                    .skipped = count_in(*answer, "skipped"),
+                    .obstructed = count_in(*answer, "obstructed")};
+    if (request.after.empty()) first = left;
     const auto now = Clock::now();
     if (!(left == last)) moved = now;
     last = left;
     if (left.is_nothing() || now - moved >= *patience)
-      return finish(arguments, left, skipped, *patience);
+      return finish(arguments, left, first, *patience);
     if (now - shown >= kShowEvery) {
       show_progress(left);
       shown = now;

@@ -39,4 +39,13 @@ Result<void> follow_mode(Catalog& catalog, InodeNumber number, const InodeRecord
   return {};
 }
 
+Result<std::uint32_t> mode_without_acl(Catalog& catalog, InodeNumber number,
+                                       const InodeRecord& record) {
+  const std::uint32_t mode = record.mode & 07777;
+  if ((record.flags & kInodeHasAcl) == 0) return mode;
+  const std::optional<std::string> value = TRY(catalog.find_xattr(number, kAclAccess));
+  if (!value) return mode;
+  return (mode & ~0777U) | TRY(PosixAcl::parse(*value)).least_mode();
+}
+
 }  // namespace kvcachefs

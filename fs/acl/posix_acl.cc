@@ -98,6 +98,24 @@ mode_t PosixAcl::mode_bits() const noexcept {
   return static_cast<mode_t>(user->perm << 6 | group->perm << 3 | other->perm);
 }
 
+mode_t PosixAcl::least_mode() const noexcept {
+  const AclEntry* user = find(AclEntry::kUserObj);
+  const AclEntry* mask = find(AclEntry::kMask);
+  const AclEntry* group = find(AclEntry::kGroupObj);
+  const AclEntry* other = find(AclEntry::kOther);
+  if (user == nullptr || group == nullptr || other == nullptr) return 0;
+  const int most = mask != nullptr ? mask->perm : 7;
+  int of_group = group->perm & most;
+  int of_others = other->perm;
+  // Without the list a named user counts as one of the group, or of the others; the members of a named group as others.
+  for (const AclEntry& entry : entries_) {
+    if (entry.tag == AclEntry::kUser) of_group &= entry.perm;
+    if (entry.tag == AclEntry::kUser || entry.tag == AclEntry::kGroup)
+      of_others &= entry.perm & most;
+  }
+  return static_cast<mode_t>(user->perm << 6 | of_group << 3 | of_others);
+}
+
 bool PosixAcl::equals_mode() const noexcept {
   return std::none_of(entries_.begin(), entries_.end(), [](const AclEntry& entry) {
     return entry.tag == AclEntry::kUser || entry.tag == AclEntry::kGroup ||

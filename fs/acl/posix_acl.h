@@ -42,6 +42,8 @@ class PosixAcl {
 
   // The permission bits of the mode that this list stands for.
   [[nodiscard]] mode_t mode_bits() const noexcept;
+  // Permission bits that give nobody more than this list does, for those who do not have it.
+  [[nodiscard]] mode_t least_mode() const noexcept;
   // Whether the mode bits alone say the same.
   [[nodiscard]] bool equals_mode() const noexcept;
   // chmod: the list that goes with these permission bits.

@@ -415,6 +415,8 @@ Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name,
   if (is_term(name)) TRY(check_administrator(caller));
   std::optional<Knowledge::PlaceChange> change;
   if (name == kToldXattr) change.emplace(core_.knowledge);
+  std::optional<SharedName> shared;
+  if (name == kAclAccess) shared = TRY(name_on_pool(number));
   std::unique_lock lock(inode->mutex);
   const bool stands = (inode->record.flags & kInodeHasXattr) != 0 &&
                       TRY(core_.catalog.find_xattr(number, name)).has_value();
@@ -426,8 +428,12 @@ Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name,
     next.flags &= ~static_cast<std::uint32_t>(kInodeHasXattr | kInodeHasAcl);
   next.ctime = file_clock_now();
   if (name == kToldXattr) Knowledge::put_unread(edit, number);
+  // Its bits are the group's own from here on, and no mask.
+  if (name == kAclAccess)
+    TRY(put_owner_change(core_, *inode, shared, {.mode = true}, next, edit));
   TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
   lock.unlock();
+  if (shared && core_.on_pool_work) core_.on_pool_work();
   return told(*inode, name);
 }
 

@@ -9,6 +9,7 @@
 #include "backend/base/log.h"
 #include "backend/pool/pool_format.h"
 #include "backend/pool/pool_path.h"
+#include "fs/acl/acl.h"
 #include "fs/pool/owner_changes.h"
 
 namespace kvcachefs {
@@ -32,7 +33,9 @@ void DirectoryDescriber::describe(const SharedName& shared, InodeNumber director
       const InodeRecord& record = (*inode)->record;
       owner.uid = record.uid;
       owner.gid = record.gid;
-      owner.mode = record.mode & kPermissions;
+      const Result<std::uint32_t> mode = mode_without_acl(core_.catalog, directory, record);
+      if (!mode.ok()) break;
+      owner.mode = *mode;
     }
     for (const MadeDirectory& one : made)
       if (one.path == path) owner.made = one.fileid;
@@ -79,7 +82,8 @@ void DirectoryDescriber::note_owner(InodeNumber number, const DirectoryOwner& ow
   if (!inode.ok()) return;
   const std::lock_guard lock((*inode)->mutex);
   const Owner now = owner_in((*inode)->record);
-  if (now == Owner{.uid = owner.uid, .gid = owner.gid, .mode = owner.mode}) return;
+  const Result<std::uint32_t> mode = mode_without_acl(core_.catalog, number, (*inode)->record);
+  if (now.uid == owner.uid && now.gid == owner.gid && mode.ok() && *mode == owner.mode) return;
   Edit edit;
   edit.put_owner_change(owner.path, whole_change(fileid, now));
   if (const Result<void> put = core_.catalog.commit(std::move(edit)); !put.ok())

@@ -75,8 +75,14 @@ Result<void> take_owner(Core& core, Inode& inode, const Owner& asked, const Shar
     const auto copy = TRY(core.catalog.find_pool_copy(inode.number));
     if (!copy || copy->fileid != said.fileid || copy->path_hash != shared.path_hash) return {};
     if (!(owner_in(inode.record) == asked)) return fail(EAGAIN, "an owner was given meanwhile");
-    const Owner owner = TRY(with_given(core, shared.path, said.fileid,
-                                       {.uid = said.uid, .gid = said.gid, .mode = said.mode}));
+    // As it was told from here, without the ACL.
+    const bool is_ours =
+        said.mode == TRY(mode_without_acl(core.catalog, inode.number, inode.record));
+    const Owner owner =
+        TRY(with_given(core, shared.path, said.fileid,
+                       {.uid = said.uid,
+                        .gid = said.gid,
+                        .mode = is_ours ? inode.record.mode & kPermissions : said.mode}));
     InodeRecord next = inode.record;
     next.uid = owner.uid;
     next.gid = owner.gid;

@@ -6,7 +6,8 @@
 //     set, pin, a directory's policy ──► the same way: whether it may be evicted from the pool (keep_teller.h)
 //
 // What was given here and is not on the pool yet holds here, whatever the record says. Who gives a mode says nothing of the
-// owner, nor the other way round: of two nodes that change one each, both changes hold.
+// owner, nor the other way round: of two nodes that change one each, both changes hold. An ACL stays here; the mode that
+// others are told lets nobody in whom it keeps out (mode_without_acl()).
 #pragma once
 
 #include <optional>

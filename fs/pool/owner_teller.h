@@ -30,6 +30,9 @@ class OwnerTeller {
 
   // Any thread.
   Result<bool> tell(const std::string& path, const OwnerChange& change);
+  // Of what was given the mode that others are told. Errors: EIO, EBADMSG.
+  Result<std::optional<std::uint32_t>> mode_to_tell(const std::string& path,
+                                                    const OwnerChange& change);
   void take(const std::string& path, const PoolSums& sums);
 
   Core& core_;

@@ -26,7 +26,8 @@ struct PoolCounts {
   std::uint64_t size = 0;    // bytes that the pool may hold; 0: this mount does not evict there
   std::uint64_t used = 0;    // and that it holds, as far as is known; with a size
   std::uint64_t failed = 0;  // publications and removals that have to be tried again
-  Error stopped_for{0, ""};  // why write-back does not go on; code 0: it does
+  std::uint64_t obstructed = 0;  // files that stay here: the pool has something else there
+  Error stopped_for{0, ""};      // why write-back does not go on; code 0: it does
   // kMostCounted: that many, or more.
   static constexpr std::size_t kMostCounted = 1000;
   std::uint64_t to_publish = 0;      // files that wait

@@ -469,10 +469,19 @@ Result<FrameFetcher::Joined> PoolFiles::join_flight(const InodePtr& inode) {
   return frames_.begin(inode, standing.copy, standing.path, std::move(*known));
 }
 
+// A pool that does not answer is a miss to who opens a file, and an error to who reads it. Of several at a time one waits:
+// so many may wait in all.
+Result<Arrival> PoolFiles::begun(FrameFetcher::Joined&& joined) {
+  FrameFlight& flight = joined.reader->flight();
+  if (flight.state().readers == 1 && !flight.wait_for(0, 1).ok())
+    return fail(ENOENT, "pool: its bytes cannot be had");
+  return FrameFetcher::arrival(std::move(joined));
+}
+
 Result<std::optional<Arrival>> PoolFiles::fetch_in_frames(const InodePtr& inode) {
   Result<FrameFetcher::Joined> joined = join_flight(inode);
   Result<Arrival> arrival =
-      joined.ok() ? FrameFetcher::arrival(std::move(*joined)) : Result<Arrival>(joined.error());
+      joined.ok() ? begun(std::move(*joined)) : Result<Arrival>(joined.error());
   if (arrival.ok()) return std::optional<Arrival>(std::move(*arrival));
   if (!is_remote(*inode)) return std::optional<Arrival>{};
   missed_.fetch_add(1, std::memory_order_relaxed);

@@ -138,6 +138,7 @@ class PoolFiles {
   Result<Fetched> fetch_now(const Standing& standing, std::optional<PoolKnown> known,
                             const UniqueFd& local, Deadline deadline, PoolPace pace);
   Result<FrameFetcher::Joined> join_flight(const InodePtr& inode);
+  static Result<Arrival> begun(FrameFetcher::Joined&& joined);
   Result<void> fetch_large(const InodePtr& inode);
   // What became of a load that failed, for who opens the file.
   Error miss_of(const InodePtr& inode, const Standing& standing, const Error& error);

@@ -12,6 +12,7 @@
 #include "backend/base/priority.h"
 #include "backend/base/units.h"
 #include "backend/pool/pool_format.h"
+#include "fs/acl/acl.h"
 #include "fs/life/checksum.h"
 #include "fs/life/drop.h"
 #include "fs/life/states.h"
@@ -355,7 +356,7 @@ Result<std::optional<Publisher::Candidate>> Publisher::find_candidate(InodeNumbe
   sent.size = record.stamp.size;
   sent.uid = record.uid;
   sent.gid = record.gid;
-  sent.mode = record.mode & kPermissions;
+  sent.mode = TRY(mode_without_acl(core_.catalog, number, record));
   sent.fd = std::move(*fd);
   sent.chunk_crc32c = std::move(object->chunk_crc32c);
   return std::optional<Candidate>(std::move(file));
@@ -452,6 +453,7 @@ Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch
       log_warn("pool: not published, stays here path=\"{}\" step=\"{}\" errno={}",
                file.shared.path, error.what, error.code);
       tries_.forget(file.object);
+      obstructed_.fetch_add(1, std::memory_order_relaxed);
       if (prepared.ok()) TRY(forget_copy(file, prepared->status));
       return Outcome::kGone;
     }
@@ -624,9 +626,13 @@ Result<void> Publisher::drop_replaced(const Candidate& file) {
 // an earlier try has those of that time. The caller holds the inode's lock.
 void Publisher::note_owner(const Candidate& file, const Published& published, Edit& edit) {
   const Sent& sent = *file.sent;
-  const Owner now = owner_in(file.inode->record);
+  const InodeRecord& record = file.inode->record;
+  const Owner now = owner_in(record);
   if (!is_own(sent, published)) return;
-  const bool is_same = now == Owner{.uid = sent.uid, .gid = sent.gid, .mode = sent.mode};
+  const Result<std::uint32_t> mode =
+      mode_without_acl(core_.catalog, file.inode->number, record);
+  const bool is_same =
+      now.uid == sent.uid && now.gid == sent.gid && mode.ok() && *mode == sent.mode;
   if (is_same && !published.is_duplicate) return;
   OwnerChange change = whole_change(published.status.fileid, now);
   if (published.is_duplicate) change.keep = sent.keep;
@@ -655,6 +661,7 @@ void Publisher::add_counts(PoolCounts& counts) const {
   counts.published_bytes = published_bytes_.load();
   counts.duplicates = duplicates_.load();
   counts.removed = names_.removed();
+  counts.obstructed = obstructed_.load();
   counts.failed = failed_.load() + names_.failed();
   counts.stopped_for = stopped_for();
   counts.queued = bound_.files();

@@ -62,6 +62,7 @@ class Publisher {
 
   void add_counts(PoolCounts& counts) const;
   [[nodiscard]] std::uint64_t skipped() const noexcept { return bound_.skipped(); }
+  [[nodiscard]] std::uint64_t obstructed() const noexcept { return obstructed_.load(); }
   // Why nothing goes to the pool, as of the last try; code 0: nothing speaks against it.
   [[nodiscard]] Error stopped_for() const;
 
@@ -145,6 +146,7 @@ class Publisher {
   std::atomic<std::uint64_t> published_bytes_{0};
   std::atomic<std::uint64_t> duplicates_{0};
   std::atomic<std::uint64_t> failed_{0};
+  std::atomic<std::uint64_t> obstructed_{0};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   Error stopped_for_{0, ""};  // under mutex_, as the next

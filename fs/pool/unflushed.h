@@ -17,7 +17,9 @@ struct Unflushed {
   bool more = false;          // that many at least
   InodeNumber before = 0;     // of files that were there at the first look
   Error stopped_for{0, ""};   // as PoolCounts
-  std::uint64_t skipped = 0;  // of the whole mount, since it began (fs/pool/queue_bound.h)
+  // Of the whole mount, since it began, as PoolCounts.
+  std::uint64_t skipped = 0;
+  std::uint64_t obstructed = 0;
 };
 
 // `path`: relative to the root; the file, or all below the directory. `before`: of the look before, 0 at the first.

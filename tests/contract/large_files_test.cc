@@ -92,6 +92,14 @@ TEST_P(LargeFiles, AnOpenDoesNotWaitForTheWholeOfIt) {
   EXPECT_EQ(1U, b_->objects());
 }
 
+// Who opens it takes a miss for what it is; an error would be one of his storage.
+TEST_P(LargeFiles, OfAPoolThatDoesNotAnswerAnOpenIsAMiss) {
+  gate_->close_at(0);
+  EXPECT_ERROR(ENOENT, (*b_)->open(file_, O_RDONLY, TestVolume::kRoot));
+  gate_->open();
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_.read("f") == bytes_.substr(0, kMiB); }));
+}
+
 TEST_P(LargeFiles, WhatIsReadComesFirst) {
   gate_->close_at(2 * kMiB);
   gate_->let_through(25 * kMiB);

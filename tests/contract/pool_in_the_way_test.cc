@@ -60,6 +60,7 @@ TEST_P(PoolInTheWay, AFileStaysWhereThePoolHasADirectoryOfItsName) {
   ASSERT_TRUE(TestVolume::wait_for([&] { return !must(b_->catalog().is_to_publish(n)); }));
   EXPECT_FALSE(must(b_->catalog().find_pool_copy(n)).has_value());
   EXPECT_EQ("bytes", b_.read("d/n"));
+  EXPECT_EQ(1U, b_.counts().obstructed);
 }
 
 TEST_P(PoolInTheWay, ADirectoryThatOthersHaveFilledIsNotEmpty) {

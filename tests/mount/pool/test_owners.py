@@ -2,6 +2,7 @@
 server takes the nodes for."""
 
 import os
+import struct
 
 import pytest
 
@@ -135,3 +136,56 @@ def test_an_owner_that_was_changed_while_the_pool_was_away_is_told_later():
         pool.resume()
         kvmount.wait_until(lambda: read_as(BOB, mine_b) == 13, 30, "it is told")
         assert a.cli("flush", a.mnt).returncode == 0
+
+
+def acl(mask, **named):
+    """An access ACL of a file of Alice's: the named users may read, the file's group and others may not
+    (include/uapi/linux/posix_acl_xattr.h)."""
+    nobody = 0xffffffff
+    entries = [(1, 6, nobody), *((2, 4, uid) for uid in sorted(named.values())), (4, 0, nobody), (16, mask, nobody),
+               (32, 0, nobody)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+def test_an_acl_lets_nobody_in_elsewhere_whom_it_keeps_out():
+    name = "system.posix_acl_access"
+    with pools.Pool("nfs") as pool, pools.node(pool, "a") as a, pools.node(pool, "b") as b:
+        pools.wait_until_joined(a, b)
+        for mount in (a, b):
+            os.chmod(mount.mnt, 0o777)
+
+        def publish(stored, data):
+            kvmount.run_as(store, a.mnt, stored + ".new", data, 0o600, uid=ALICE, gid=GROUP)
+            os.setxattr(os.path.join(a.mnt, stored + ".new"), name, acl(4, bob=BOB))
+            os.rename(os.path.join(a.mnt, stored + ".new"), os.path.join(a.mnt, stored))
+            assert a.cli("flush", a.mnt).returncode == 0
+            return os.path.join(a.mnt, stored), os.path.join(b.mnt, stored)
+
+        def bits(path):
+            return os.stat(path).st_mode & 0o777
+
+        first_a, first_b = publish("first", b"first")
+        kvmount.wait_until(lambda: read_as(ALICE, first_b) == b"first", 20, "it is found")
+        other = BOB + 1
+        for path in (first_a, first_b):
+            assert read_as(other, path, gid=GROUP) == 13
+        assert bits(first_b) == 0o600
+        # Here all is as it was, also once it has been told.
+        assert bits(first_a) == 0o640 and read_as(BOB, first_a) == b"first"
+        # Given when it is there already.
+        os.setxattr(first_a, name, acl(4, bob=BOB, other=other))
+        assert a.cli("flush", a.mnt).returncode == 0
+        assert read_as(other, first_a, gid=GROUP) == b"first" and bits(first_a) == 0o640
+        assert bits(first_b) == 0o600
+        # Without it the bits are the group's.
+        os.removexattr(first_a, name)
+        assert read_as(other, first_a, gid=GROUP) == b"first" and read_as(BOB, first_a) == 13
+        kvmount.wait_until(lambda: read_as(other, first_b, gid=GROUP) == b"first", 20, "it is told")
+        assert bits(first_a) == bits(first_b) == 0o640
+
+        # chmod elsewhere changes what the ACL lets through at most.
+        second_a, second_b = publish("second", b"second")
+        kvmount.wait_until(lambda: os.path.exists(second_b), 20, "it is found")
+        os.chmod(second_b, 0o620)
+        kvmount.wait_until(lambda: bits(second_a) == 0o620, 20, "it is told")
+        assert read_as(BOB, second_a) == 13

@@ -83,6 +83,26 @@ TEST(PosixAcl, StandsForModeBits) {
   EXPECT_FALSE(PosixAcl::parse(kExtended)->equals_mode());
 }
 
+TEST(PosixAcl, WhoDoesNotHaveItIsToldNoMoreThanItGives) {
+  EXPECT_EQ(0640u, PosixAcl::parse(kMinimal)->least_mode());
+  const auto least = [](std::uint16_t user, std::uint16_t group, std::uint16_t named_group,
+                        std::uint16_t mask, std::uint16_t other) {
+    const std::string value = value_of({{AclEntry::kUserObj, 6, kNobody},
+                                        {AclEntry::kUser, user, 1000},
+                                        {AclEntry::kGroupObj, group, kNobody},
+                                        {AclEntry::kGroup, named_group, 100},
+                                        {AclEntry::kMask, mask, kNobody},
+                                        {AclEntry::kOther, other, kNobody}});
+    return PosixAcl::parse(value)->least_mode();
+  };
+  EXPECT_EQ(0664u, least(6, 6, 6, 7, 4));
+  EXPECT_EQ(0600u, least(7, 0, 7, 7, 0));  // the mask is not the group's
+  EXPECT_EQ(0640u, least(7, 6, 7, 4, 0));
+  EXPECT_EQ(0600u, least(0, 6, 7, 7, 4));  // a user who is kept out may be one of the group
+  EXPECT_EQ(0660u, least(7, 6, 0, 7, 6));  // those of a group that is kept out are others
+  EXPECT_EQ(0600u, least(7, 6, 7, 0, 6));
+}
+
 TEST(PosixAcl, ChmodSetsTheMaskAndLeavesTheGroup) {
   PosixAcl acl = *PosixAcl::parse(kExtended);
   acl.set_mode_bits(0604);
