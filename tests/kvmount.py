@@ -105,6 +105,14 @@ def mount_entry(path):
     return found
 
 
+def unshared(propagation, keep):
+    """The words before a command that is to run in a mount namespace of its own. Of the FUSE mounts it has those at `keep`
+    and below: the others' would not end before it."""
+    return ["unshare", "--mount", "--propagation", propagation, "sh", "-c",
+            'awk -v keep="$0/" \'$3 ~ /^fuse/ && index($2 "/", keep) != 1 {print $2}\' /proc/self/mounts |'
+            ' xargs -r -n1 umount -l; exec "$@"', keep]
+
+
 def lazy_unmount(path):
     """Detaches every mount on `path`, dead or alive."""
     for _ in range(16):  # Stacked mounts are a leftover of failed tests; more is a loop of ours.

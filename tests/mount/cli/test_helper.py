@@ -117,7 +117,7 @@ def test_a_mount_that_began_read_only_stays_so(place):
 
 
 def test_in_another_mount_namespace(place):
-    holder = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sleep", "600"])
+    holder = subprocess.Popen([*kvmount.unshared("private", place.mnt), "sleep", "600"])
     try:
         own = os.readlink("/proc/self/ns/mnt")
         kvmount.wait_until(lambda: os.readlink(f"/proc/{holder.pid}/ns/mnt") != own, 20, "unshare")

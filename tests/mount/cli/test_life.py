@@ -325,11 +325,11 @@ for path in sys.stdin:
 
 
 class Container:
-    """A process in a mount namespace whose mounts are bound with the propagation given."""
+    """A process in a mount namespace whose mounts are bound with the propagation given; of those of tests it has `mount`'s."""
 
-    def __init__(self, propagation):
+    def __init__(self, propagation, mount):
         self.process = subprocess.Popen(
-            ["unshare", "--mount", "--propagation", propagation, sys.executable, "-c", CONTAINER],
+            [*kvmount.unshared(propagation, mount.work), sys.executable, "-c", CONTAINER],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def read(self, path):
@@ -387,11 +387,11 @@ def test_unmounting_a_bind_mount_leaves_the_others(shared, tmp_path, lazy):
 @pytest.mark.parametrize("propagation", ["slave", "private"])
 def test_a_container_sees_the_mount(shared, propagation):
     # Bound before the mount is there: only a container with propagation gets it later.
-    early = Container(propagation)
+    early = Container(propagation, shared)
     assert early.read(f"{shared.mnt}/f") == f"errno {errno.ENOENT}"
     shared.start()
     write(shared, "f", "one")
-    late = Container(propagation)
+    late = Container(propagation, shared)
     follows = propagation == "slave"
     try:
         assert late.read(f"{shared.mnt}/f") == "one"
@@ -404,7 +404,7 @@ def test_a_container_sees_the_mount(shared, propagation):
         shared.start()
         text = late.read(f"{shared.mnt}/f")
         assert text == "one" if follows else is_dead(text)
-        again = Container(propagation)
+        again = Container(propagation, shared)
         assert again.read(f"{shared.mnt}/f") == "one"
         again.close()
     finally:
@@ -417,7 +417,7 @@ def test_a_container_that_keeps_the_mount_is_named_and_outlived(shared):
     shared.options = ["--stop-timeout", "1s"]
     shared.start()
     write(shared, "f", "one")
-    container = Container("private")
+    container = Container("private", shared)
     try:
         assert container.read(f"{shared.mnt}/f") == "one"
         daemon = shared.pid()

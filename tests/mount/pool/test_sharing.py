@@ -125,7 +125,8 @@ def test_flush_waits_until_it_is_there(pool):
         os.unlink(os.path.join(a.mnt, "model", names[0]))
         done = a.cli("flush", "--json", os.path.join(a.mnt, "model"))
         assert json.loads(done.stdout) == {"files": 0, "removed": 0, "owners": 0, "more": False,
-                                           "skipped": 0, "up": True, "stopped_for": None}
+                                           "skipped": 0, "obstructed": 0, "up": True,
+                                           "stopped_for": None}
         assert not os.path.exists(pool.path("model", names[0]))
 
 

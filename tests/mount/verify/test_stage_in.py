@@ -79,8 +79,12 @@ class Blocks:
         return self.mount.status()["counts"]["staged"]
 
     def wait_staged(self, **figures):
-        kvmount.wait_until(lambda: all(self.staged()[key] == value
-                                       for key, value in figures.items()), 30, figures)
+        try:
+            kvmount.wait_until(lambda: all(self.staged()[key] == value
+                                           for key, value in figures.items()), 30, figures)
+        except TimeoutError as error:
+            cached = [cached_pages(path) for path in self.backing]
+            raise AssertionError(f"{error}: {self.staged()}, cached pages {cached}") from error
 
 
 @pytest.fixture(name="mounted")
