@@ -161,14 +161,15 @@ def make_directories(root):
         os.mkdir(f"{root}/rank{rank}")
 
 
-def measure(names):
+def measure(names, options):
     def disk():
         return kvmount.LoopFs("ext4", (8 << 30) + names * 2048, direct=True,
                               mkfs=["-N", str(names * 5 // 4 + 100_000), "-I", "512", "-O", "inline_data"])
     with disk() as ext4:
         make_directories(ext4.path)
         control = grow_ext4(ext4.path, names)
-    with disk() as ours, kvmount.Mount("size", nvme=os.path.join(ours.path, "nvme")) as mount:
+    with disk() as ours, kvmount.Mount("size", nvme=os.path.join(ours.path, "nvme"),
+                                       options=options) as mount:
         make_directories(mount.mnt)
         rows = grow(mount, names)
         again = [mount_again(mount, how) for how in ("stop", "kill")]
@@ -186,12 +187,14 @@ def verdict(good):
 def main():
     parser = argparse.ArgumentParser(prog="size.sh")
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--metadata-memory", metavar="SIZE", default="256MiB",
+                        help="less shows sooner what more names do")
     arguments = parser.parse_args()
     names = int(os.environ.get("NAMES", "1000000"))
     if names < SLICES:
         raise SystemExit(f"size: NAMES={names}: at least {SLICES}")
     print(f"{names} names, kernel {os.uname().release}, load {os.getloadavg()[0]:.1f}", flush=True)
-    figures = measure(names)
+    figures = measure(names, ["--metadata-memory", arguments.metadata_memory])
     rows = figures["rows"]
     falls = {when: fall([row["lookups"][when]["p50_us"] for row in rows]) for when in rows[0]["lookups"]}
     longest = max(one["answered_s"] for one in figures["again"])

@@ -13,7 +13,7 @@
 #   crash        kill -9, killed at the Nth system call, power cut
 #   soak         everything at once on a small budget, for two minutes; what must not grow does not
 #   conformance  pjdfstest and fsx (needs cargo >= 1.85)
-#   asan tsan    unit, contract and the short mount and crash tests with sanitizers, each on one of the data paths
+#   asan tsan    unit, contract and the short mount and crash tests with sanitizers, each half of these on one of the data paths
 #   libfuse314   the build against the installed libfuse, short mount tests
 # and, only when named:
 #   bench        measurements against raw ext4
@@ -296,12 +296,14 @@ sanitized() {
   # ThreadSanitizer does not follow a fork of a process that has threads.
   [ "$preset" = tsan ] &&
     GTEST_FILTER+=:RocksdbStoreTest.KeepsEveryWriteOfAKilledProcess:States.AChildThat*
-  # Tests of both data paths take one here, the other sanitizer the other one; the next seed may exchange them.
+  # One sanitizer has one data path and one half of the tests that mount, the other one the others; the next seed may
+  # exchange them.
   if [ "${KVCACHEFS_FULL:-}" != 1 ]; then
-    local paths=(passthrough daemon) turn=$((KVCACHEFS_SEED % 2))
-    [ "$preset" = tsan ] && turn=$((1 - turn))
+    local paths=(passthrough daemon) turn=$((KVCACHEFS_SEED % 2)) half=$((KVCACHEFS_SEED / 2 % 2))
+    [ "$preset" = tsan ] && turn=$((1 - turn)) half=$((1 - half))
     export KVCACHEFS_DATA_PATHS=${KVCACHEFS_DATA_PATHS:-${paths[turn]}}
-    say "data path: $KVCACHEFS_DATA_PATHS"
+    export KVCACHEFS_HALF=${KVCACHEFS_HALF:-$half}
+    say "data path: $KVCACHEFS_DATA_PATHS, half $KVCACHEFS_HALF of the tests that mount"
   fi
   # The runtimes of gcc 12 cannot cope with the address randomisation of newer kernels.
   wrap=(setarch "$(uname -m)" --addr-no-randomize)

@@ -272,6 +272,7 @@ void Publisher::publish_batch(Batch& batch) {
     // A file may take longer than it may while the pool answers all others: they do not wait for it.
     const bool is_slow =
         !outcome.ok() && outcome.error().code == ETIMEDOUT && service_.is_usable();
+    if (!outcome.ok() && outcome.error().code == EFBIG) service_.found_full();
     if (!outcome.ok() && (is_slow || !is_of_pool(outcome.error().code))) {
       if (put_off(number, outcome.error())) outcome = Outcome::kLater;
     } else if (outcome.ok() && *outcome != Outcome::kLater) {
@@ -416,7 +417,9 @@ Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch
   const std::shared_ptr<const Sent> sent = file.sent;
   const Result<Prepared> prepared = service_.client().call<Prepared>(
       PoolClass::kBackground, deadline,
-      [sent, node = service_.node()](PoolSession& session, Deadline until) {
+      [sent, node = service_.node()](PoolSession& session, Deadline until) -> Result<Prepared> {
+        if (sent->size >= kAsksForRoom && TRY(session.space(until)).available < sent->size)
+          return fail(EFBIG, "no room for a file of this size");
         return prepare_publication(session, sent->source(), node, sent->number, until);
       });
   if (prepared.ok()) {

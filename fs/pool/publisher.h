@@ -74,6 +74,8 @@ class Publisher {
   // After a failure, and to see whether the pool is there.
   static constexpr std::chrono::milliseconds kPause{500};
   static constexpr std::chrono::milliseconds kCallDeadline{5000};
+  // Of larger files the room is asked for first: of those that find none the smaller ones need not wait.
+  static constexpr std::uint64_t kAsksForRoom = 16 << 20;  // bytes
   // Of a publication: kCallDeadline, and the size at kSlowestPublication.
 
   class Batch;
