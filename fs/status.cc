@@ -508,7 +508,8 @@ void add_pool(std::string& out, const json& status) {
                     grouped(skipped), skipped == 1 ? "file" : "files");
   if (const std::uint64_t obstructed = count_of(pool, "obstructed"); obstructed > 0)
     out += fmt::format(
-        "              {} {} not published: the pool has something else there (see the log)\n",
+        "              {} {} not published since the mount began: something else was there "
+        "(see the log)\n",
         grouped(obstructed), obstructed == 1 ? "file" : "files");
 }
 

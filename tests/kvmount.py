@@ -109,7 +109,7 @@ def unshared(propagation, keep):
     """The words before a command that is to run in a mount namespace of its own. Of the FUSE mounts it has those at `keep`
     and below: the others' would not end before it."""
     return ["unshare", "--mount", "--propagation", propagation, "sh", "-c",
-            'awk -v keep="$0/" \'$3 ~ /^fuse/ && index($2 "/", keep) != 1 {print $2}\' /proc/self/mounts |'
+            'awk -v keep="$0/" \'$3 ~ /^fuse(\\.|$)/ && index($2 "/", keep) != 1 {print $2}\' /proc/self/mounts |'
             ' xargs -r -n1 umount -l; exec "$@"', keep]
 
 

@@ -18,19 +18,14 @@ bool is_not_ours(int code) noexcept {
 }  // namespace
 
 bool PoolColdFile::operator<(const PoolColdFile& other) const noexcept {
-  const auto key = [](const PoolColdFile& file) {
-    return std::make_tuple(file.used / kSameUse, file.is_block,
-                           file.is_block ? -file.written : file.written,
-                           std::string_view(file.path));
-  };
-  return key(*this) < key(other);
+  return std::make_tuple(used / kSameUse, -written, std::string_view(path)) <
+         std::make_tuple(other.used / kSameUse, -other.written, std::string_view(other.path));
 }
 
 void PoolTally::add(PoolColdFile file) {
   bytes_ += file.size;
   ++files_;
   if (stay_ != nullptr && stay_->count(file.fileid) > 0) return;
-  if (is_block_) file.is_block = is_block_(file.path);
   const bool is_full = cold_bytes_ >= wanted_ || coldest_.size() >= kMostCold;
   if (is_full && (coldest_.empty() || *coldest_.rbegin() < file)) return;
   cold_bytes_ += file.size;

@@ -1,7 +1,7 @@
 // How much stands on a pool, and what of it was used longest ago.
 //
-// Of what was used within the same minute blocks go the last one first: a chain is published from its begin on, and is
-// worth nothing without it. Other files go before them, the oldest first.
+// What was used within the same minute goes in the order in which it came, the last first: a chain of blocks is
+// published from its begin on, and is worth nothing without it.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,6 @@ struct PoolColdFile {
   std::uint64_t size = 0;  // bytes
   UnixNanos used = 0;      // by the server's clock, as the next
   UnixNanos written = 0;
-  bool is_block = true;  // of a chain
 
   // Goes before the other.
   bool operator<(const PoolColdFile& other) const noexcept;
@@ -38,13 +37,11 @@ class PoolTally {
   static constexpr std::size_t kMostDepth = 64;
 
   using Numbers = std::unordered_set<std::uint64_t>;
-  using IsBlock = std::function<bool(std::string_view path)>;
 
   // `wanted`: the coldest files of so many bytes together are remembered, at most kMostCold. `stay`, where given: those
-  // with these numbers are counted and not remembered. `is_block`, where given: which names are those of blocks.
-  explicit PoolTally(std::uint64_t wanted, std::shared_ptr<const Numbers> stay = nullptr,
-                     IsBlock is_block = nullptr)
-      : wanted_(wanted), stay_(std::move(stay)), is_block_(std::move(is_block)) {}
+  // with these numbers are counted and not remembered.
+  explicit PoolTally(std::uint64_t wanted, std::shared_ptr<const Numbers> stay = nullptr)
+      : wanted_(wanted), stay_(std::move(stay)) {}
 
   void add(PoolColdFile file);
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
@@ -55,7 +52,6 @@ class PoolTally {
  private:
   const std::uint64_t wanted_;
   const std::shared_ptr<const Numbers> stay_;
-  const IsBlock is_block_;
   std::uint64_t bytes_ = 0;
   std::uint64_t files_ = 0;
   std::uint64_t cold_bytes_ = 0;

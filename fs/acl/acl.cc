@@ -45,7 +45,10 @@ Result<std::uint32_t> mode_without_acl(Catalog& catalog, InodeNumber number,
   if ((record.flags & kInodeHasAcl) == 0) return mode;
   const std::optional<std::string> value = TRY(catalog.find_xattr(number, kAclAccess));
   if (!value) return mode;
-  return (mode & ~0777U) | TRY(PosixAcl::parse(*value)).least_mode();
+  Result<PosixAcl> acl = PosixAcl::parse(*value);
+  if (!acl.ok()) return fail(EBADMSG, "a stored ACL");
+  acl->set_mode_bits(mode & 0777);
+  return (mode & ~0777U) | acl->least_mode();
 }
 
 }  // namespace kvcachefs

@@ -19,7 +19,7 @@ Result<void> inherit_mode(Catalog& catalog, const Inode& parent, InodeNumber num
 Result<void> follow_mode(Catalog& catalog, InodeNumber number, const InodeRecord& record,
                          Edit& edit);
 
-// Permission bits for those who are told the mode and not the ACL: they give nobody more. Errors: EIO, EBADMSG.
+// Permission bits for those who are told the mode of `record` and not the ACL: they give nobody more. Errors: EIO, EBADMSG.
 [[nodiscard]] Result<std::uint32_t> mode_without_acl(Catalog& catalog, InodeNumber number,
                                                      const InodeRecord& record);
 

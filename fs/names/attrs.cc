@@ -254,7 +254,10 @@ Result<void> Attributes::set_acl(Inode& inode, std::string_view name, std::strin
     edit.remove_xattr(inode.number, name);
   }
   next.ctime = file_clock_now();
-  const GivenOwner given{.uid = false, .gid = false, .mode = name == kAclAccess};
+  GivenOwner given;
+  given.mode = name == kAclAccess;
+  if (given.mode)
+    given.told_mode = store ? (next.mode & 07000) | acl.least_mode() : next.mode & 07777;
   TRY(put_owner_change(core_, inode, shared, given, next, edit));
   TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
   if (shared && core_.on_pool_work) core_.on_pool_work();
@@ -430,7 +433,8 @@ Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name,
   if (name == kToldXattr) Knowledge::put_unread(edit, number);
   // Its bits are the group's own from here on, and no mask.
   if (name == kAclAccess)
-    TRY(put_owner_change(core_, *inode, shared, {.mode = true}, next, edit));
+    TRY(put_owner_change(core_, *inode, shared,
+                         {.mode = true, .told_mode = next.mode & kPermissions}, next, edit));
   TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
   lock.unlock();
   if (shared && core_.on_pool_work) core_.on_pool_work();

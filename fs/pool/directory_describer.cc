@@ -9,7 +9,6 @@
 #include "backend/base/log.h"
 #include "backend/pool/pool_format.h"
 #include "backend/pool/pool_path.h"
-#include "fs/acl/acl.h"
 #include "fs/pool/owner_changes.h"
 
 namespace kvcachefs {
@@ -30,12 +29,11 @@ void DirectoryDescriber::describe(const SharedName& shared, InodeNumber director
     DirectoryOwner owner{.path = std::string(path), .number = *number};
     {
       const std::lock_guard lock((*inode)->mutex);
-      const InodeRecord& record = (*inode)->record;
-      owner.uid = record.uid;
-      owner.gid = record.gid;
-      const Result<std::uint32_t> mode = mode_without_acl(core_.catalog, directory, record);
-      if (!mode.ok()) break;
-      owner.mode = *mode;
+      const Result<Owner> told = owner_told(core_, **inode);
+      if (!told.ok()) break;
+      owner.uid = told->uid;
+      owner.gid = told->gid;
+      owner.mode = told->mode;
     }
     for (const MadeDirectory& one : made)
       if (one.path == path) owner.made = one.fileid;
@@ -81,11 +79,11 @@ void DirectoryDescriber::note_owner(InodeNumber number, const DirectoryOwner& ow
   const Result<InodePtr> inode = core_.table.get(number);
   if (!inode.ok()) return;
   const std::lock_guard lock((*inode)->mutex);
-  const Owner now = owner_in((*inode)->record);
-  const Result<std::uint32_t> mode = mode_without_acl(core_.catalog, number, (*inode)->record);
-  if (now.uid == owner.uid && now.gid == owner.gid && mode.ok() && *mode == owner.mode) return;
+  const Result<Owner> now = owner_told(core_, **inode);
+  if (!now.ok() || *now == Owner{.uid = owner.uid, .gid = owner.gid, .mode = owner.mode})
+    return;
   Edit edit;
-  edit.put_owner_change(owner.path, whole_change(fileid, now));
+  edit.put_owner_change(owner.path, whole_change(fileid, *now));
   if (const Result<void> put = core_.catalog.commit(std::move(edit)); !put.ok())
     log_warn("pool: an owner was not noted path=\"{}\" errno={}", owner.path, put.error().code);
 }

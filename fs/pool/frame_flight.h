@@ -6,6 +6,7 @@
 // nothing here refers to the volume. Any thread; the lock is a leaf, and not held across I/O.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -55,6 +56,13 @@ class FrameFlight {
   [[nodiscard]] bool has(std::uint64_t offset, std::uint64_t size) const;
   // Errors: EIO.
   Result<void> wait_for(std::uint64_t offset, std::uint64_t size);
+  // Whether nobody else does, or has done so without failing: who opens it then waits for its first frame, and says what
+  // came of it, which is returned: whether it came.
+  [[nodiscard]] bool is_to_be_tried() noexcept { return !tried_.exchange(true); }
+  bool tried(const Result<void>& first) noexcept {
+    if (!first.ok()) tried_.store(false);
+    return first.ok();
+  }
   // Until finish() or fail(). Errors: those of fail(), ETIMEDOUT.
   Result<void> wait_until_done();
   // One of them comes or goes.
@@ -108,6 +116,8 @@ class FrameFlight {
   const PoolKnown known_;
   const UniqueFd fd_;
   const std::shared_ptr<FrameBell> bell_;
+
+  std::atomic<bool> tried_{false};
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

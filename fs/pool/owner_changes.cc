@@ -17,10 +17,21 @@ Result<OwnerChange> waiting_change(Core& core, std::string_view path, std::uint6
   return waiting && waiting->fileid == fileid ? *waiting : OwnerChange{.fileid = fileid};
 }
 
+// It stands for what this one is to replace there.
+bool is_older_file(const Inode& inode, const PoolCopy& copy) {
+  return inode.is_file() && copy.mtime == 0;
+}
+
 }  // namespace
 
 Owner owner_in(const InodeRecord& record) noexcept {
   return {.uid = record.uid, .gid = record.gid, .mode = record.mode & kPermissions};
+}
+
+Result<Owner> owner_told(Core& core, const Inode& inode) {
+  Owner owner = owner_in(inode.record);
+  owner.mode = TRY(mode_without_acl(core.catalog, inode.number, inode.record));
+  return owner;
 }
 
 Owner owner_of(Inode& inode) {
@@ -59,11 +70,13 @@ Result<void> put_owner_change(Core& core, const Inode& inode,
   const bool mode = given.mode || after.mode != before.mode;
   if (!uid && !gid && !mode) return {};
   const auto copy = TRY(core.catalog.find_pool_copy(inode.number));
-  if (!copy || copy->path_hash != name->path_hash) return {};
+  if (!copy || copy->path_hash != name->path_hash || is_older_file(inode, *copy)) return {};
   OwnerChange change = TRY(waiting_change(core, name->path, copy->fileid));
   if (uid) change.uid = after.uid;
   if (gid) change.gid = after.gid;
-  if (mode) change.mode = after.mode;
+  if (mode)
+    change.mode = given.told_mode ? *given.told_mode
+                                  : TRY(mode_without_acl(core.catalog, inode.number, next));
   edit.put_owner_change(name->path, change);
   return {};
 }
@@ -73,16 +86,14 @@ Result<void> take_owner(Core& core, Inode& inode, const Owner& asked, const Shar
   {
     const std::lock_guard lock(inode.mutex);
     const auto copy = TRY(core.catalog.find_pool_copy(inode.number));
-    if (!copy || copy->fileid != said.fileid || copy->path_hash != shared.path_hash) return {};
+    if (!copy || copy->fileid != said.fileid || copy->path_hash != shared.path_hash ||
+        is_older_file(inode, *copy))
+      return {};
     if (!(owner_in(inode.record) == asked)) return fail(EAGAIN, "an owner was given meanwhile");
-    // As it was told from here, without the ACL.
-    const bool is_ours =
-        said.mode == TRY(mode_without_acl(core.catalog, inode.number, inode.record));
-    const Owner owner =
-        TRY(with_given(core, shared.path, said.fileid,
-                       {.uid = said.uid,
-                        .gid = said.gid,
-                        .mode = is_ours ? inode.record.mode & kPermissions : said.mode}));
+    Owner owner = TRY(with_given(core, shared.path, said.fileid,
+                                 {.uid = said.uid, .gid = said.gid, .mode = said.mode}));
+    const Owner told = TRY(owner_told(core, inode));
+    if (owner.mode == told.mode) owner.mode = inode.record.mode & kPermissions;
     InodeRecord next = inode.record;
     next.uid = owner.uid;
     next.gid = owner.gid;

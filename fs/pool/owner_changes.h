@@ -23,6 +23,8 @@ struct GivenOwner {
   bool uid = false;
   bool gid = false;
   bool mode = false;
+  // Where the ACL is given with it: the mode that others are told then.
+  std::optional<std::uint32_t> told_mode = std::nullopt;
 };
 
 // Adds to the edit that others are to hear of what was given, or follows from it, in `next`, which is not what the inode is
@@ -33,6 +35,7 @@ Result<void> put_owner_change(Core& core, const Inode& inode,
 
 inline constexpr std::uint32_t kPermissions = 07777;  // of a mode
 
+// As it is here, or as others are told it, without the ACL.
 struct Owner {
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
@@ -40,6 +43,8 @@ struct Owner {
   bool operator==(const Owner&) const = default;
 };
 [[nodiscard]] Owner owner_in(const InodeRecord& record) noexcept;
+// As others are told. The caller holds the inode's lock. Errors: EIO, EBADMSG.
+[[nodiscard]] Result<Owner> owner_told(Core& core, const Inode& inode);
 // Without the inode's lock.
 [[nodiscard]] Owner owner_of(Inode& inode);
 // All of it, as what was given.

@@ -9,7 +9,6 @@
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
 #include "backend/pool/pool_transfer.h"
-#include "fs/acl/acl.h"
 #include "fs/pool/at_once.h"
 #include "fs/pool/owner_changes.h"
 #include "fs/pool/pool_error.h"
@@ -46,12 +45,13 @@ Result<bool> OwnerTeller::tell_all(const std::function<bool()>& is_stopping) {
 Result<bool> OwnerTeller::tell(const std::string& path, const OwnerChange& change) {
   const std::uint64_t path_hash = pool_path_hash(path);
   if (put_off_.holds(path_hash, monotonic_now())) return false;
-  const std::optional<std::uint32_t> mode = TRY(mode_to_tell(path, change));
+  const InodePtr inode = TRY(inode_of(path, change.fileid));
+  const Owner asked = inode != nullptr ? owner_of(*inode) : Owner{};
   PoolOwner owner{.path = path,
                   .fileid = change.fileid,
                   .uid = change.uid,
                   .gid = change.gid,
-                  .mode = mode,
+                  .mode = change.mode,
                   .keep = change.keep,
                   .other_uid = core_.options.pool_options.owner_uid,
                   .other_gid = core_.options.pool_options.owner_gid,
@@ -81,46 +81,36 @@ Result<bool> OwnerTeller::tell(const std::string& path, const OwnerChange& chang
                    .path_hash = path_hash,
                    .fileid = change.fileid,
                    .size = 0});
-  // Another may have been given meanwhile.
-  if (TRY(core_.catalog.find_owner_change(path)) != change ||
-      TRY(mode_to_tell(path, change)) != mode)
-    return false;
+  if (!TRY(forget(path, change, inode))) return false;
+  // What another node has given of it in the meantime holds here, too.
+  const SharedName shared{.path = path, .path_hash = path_hash};
+  if (*told && inode != nullptr && !take_owner(core_, *inode, asked, shared, **told).ok())
+    inode->pool_checked.store(0);
+  return true;
+}
+
+// Null: it is gone.
+Result<InodePtr> OwnerTeller::inode_of(const std::string& path, std::uint64_t fileid) {
+  for (const InodeNumber number : TRY(core_.catalog.list_by_fileid(fileid, kMostOfOneNumber))) {
+    const auto copy = TRY(core_.catalog.find_pool_copy(number));
+    if (!copy || copy->path_hash != pool_path_hash(path)) continue;
+    Result<InodePtr> inode = core_.table.get(number);
+    if (inode.ok() || inode.error().code != ESTALE) return inode;
+  }
+  return InodePtr{};
+}
+
+// It was told. False: another has been given meanwhile, by who had the inode's lock.
+Result<bool> OwnerTeller::forget(const std::string& path, const OwnerChange& change,
+                                 const InodePtr& inode) {
+  std::unique_lock<std::mutex> lock;
+  if (inode != nullptr) lock = std::unique_lock(inode->mutex);
+  if (TRY(core_.catalog.find_owner_change(path)) != change) return false;
   Edit edit;
   edit.set_frees();
   edit.remove_owner_change(path);
   TRY(core_.catalog.commit(std::move(edit)));
-  if (*told) take(path, **told);
   return true;
-}
-
-Result<std::optional<std::uint32_t>> OwnerTeller::mode_to_tell(const std::string& path,
-                                                               const OwnerChange& change) {
-  if (!change.mode) return change.mode;
-  const std::uint64_t path_hash = pool_path_hash(path);
-  for (const InodeNumber number :
-       TRY(core_.catalog.list_by_fileid(change.fileid, kMostOfOneNumber))) {
-    const auto copy = TRY(core_.catalog.find_pool_copy(number));
-    if (!copy || copy->path_hash != path_hash) continue;
-    const Result<InodePtr> inode = core_.table.get(number);
-    if (!inode.ok()) continue;
-    const std::lock_guard lock((*inode)->mutex);
-    InodeRecord record = (*inode)->record;
-    record.mode = *change.mode;
-    return std::optional(TRY(mode_without_acl(core_.catalog, number, record)));
-  }
-  return change.mode;
-}
-
-// What another node has given of it in the meantime holds here, too.
-void OwnerTeller::take(const std::string& path, const PoolSums& sums) {
-  const auto numbers = core_.catalog.list_by_fileid(sums.fileid, kMostOfOneNumber);
-  if (!numbers.ok()) return;
-  const SharedName shared{.path = path, .path_hash = pool_path_hash(path)};
-  for (const InodeNumber number : *numbers) {
-    const Result<InodePtr> inode = core_.table.get(number);
-    if (inode.ok() && !take_owner(core_, **inode, owner_of(**inode), shared, sums).ok())
-      (*inode)->pool_checked.store(0);
-  }
 }
 
 }  // namespace kvcachefs

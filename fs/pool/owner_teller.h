@@ -30,10 +30,9 @@ class OwnerTeller {
 
   // Any thread.
   Result<bool> tell(const std::string& path, const OwnerChange& change);
-  // Of what was given the mode that others are told. Errors: EIO, EBADMSG.
-  Result<std::optional<std::uint32_t>> mode_to_tell(const std::string& path,
-                                                    const OwnerChange& change);
-  void take(const std::string& path, const PoolSums& sums);
+  Result<InodePtr> inode_of(const std::string& path, std::uint64_t fileid);
+  Result<bool> forget(const std::string& path, const OwnerChange& change,
+                      const InodePtr& inode);
 
   Core& core_;
   PoolService& service_;

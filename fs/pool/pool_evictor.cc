@@ -25,11 +25,6 @@ std::uint64_t percent(std::uint64_t bytes, std::uint64_t share) noexcept {
   return bytes / 100 * share;
 }
 
-bool is_block(std::string_view path) {
-  const std::optional<Recognized> name = recognize(path);
-  return name && name->kind == NameKind::kBlock;
-}
-
 bool may_go(const PoolColdFile& file, const std::optional<PoolSums>& sums) noexcept {
   if (sums) return !sums->keep;
   const std::optional<Recognized> name = recognize(file.path);
@@ -110,9 +105,9 @@ Result<void> PoolEvictor::count(const std::vector<Uuid>& nodes) {
     staying_.clear();
     staying_since_ = begin;
   }
-  auto tally = std::make_shared<PoolTally>(percent(size_, 2 * (kHighPercent - kLowPercent)),
-                                           std::make_shared<const PoolTally::Numbers>(staying_),
-                                           is_block);
+  auto tally =
+      std::make_shared<PoolTally>(percent(size_, 2 * (kHighPercent - kLowPercent)),
+                                  std::make_shared<const PoolTally::Numbers>(staying_));
   std::vector<std::string> left = {""};
   while (!left.empty()) {
     if (!sleep(std::chrono::milliseconds{0})) return fail(ECANCELED, "pool: the mount ends");

@@ -469,11 +469,11 @@ Result<FrameFetcher::Joined> PoolFiles::join_flight(const InodePtr& inode) {
   return frames_.begin(inode, standing.copy, standing.path, std::move(*known));
 }
 
-// A pool that does not answer is a miss to who opens a file, and an error to who reads it. Of several at a time one waits:
-// so many may wait in all.
+// A pool that does not answer is a miss to who opens a file, and an error to who reads it. The first opener finds out for
+// those who come meanwhile: few may wait in all.
 Result<Arrival> PoolFiles::begun(FrameFetcher::Joined&& joined) {
   FrameFlight& flight = joined.reader->flight();
-  if (flight.state().readers == 1 && !flight.wait_for(0, 1).ok())
+  if (flight.is_to_be_tried() && !flight.tried(flight.wait_for(0, 1)))
     return fail(ENOENT, "pool: its bytes cannot be had");
   return FrameFetcher::arrival(std::move(joined));
 }

@@ -64,7 +64,7 @@ class PoolFiles {
   // Nobody loads now what bring() has asked for.
   void end_early_load(InodeNumber inode) { known_.end_early_load(inode); }
   // Opens a remote file for reading while it comes. nullopt: its bytes are here by now. Waits for the pool to say what it
-  // is. Errors: ENOENT (a miss), ESTALE (as fetch()), those of Tier::create().
+  // is, and for its first frame. Errors: ENOENT (a miss), ESTALE (as fetch()), those of Tier::create().
   Result<std::optional<Arrival>> fetch_in_frames(const InodePtr& inode);
   // Whether fetch() should not be waited for.
   [[nodiscard]] bool is_large(std::uint64_t size) const noexcept {

@@ -272,7 +272,6 @@ void Publisher::publish_batch(Batch& batch) {
     // A file may take longer than it may while the pool answers all others: they do not wait for it.
     const bool is_slow =
         !outcome.ok() && outcome.error().code == ETIMEDOUT && service_.is_usable();
-    if (!outcome.ok() && outcome.error().code == EFBIG) service_.found_full();
     if (!outcome.ok() && (is_slow || !is_of_pool(outcome.error().code))) {
       if (put_off(number, outcome.error())) outcome = Outcome::kLater;
     } else if (outcome.ok() && *outcome != Outcome::kLater) {
@@ -399,7 +398,11 @@ Result<Publisher::Outcome> Publisher::publish_one(Batch& batch, std::size_t tick
   if (seen.inode != nullptr && is_unsealed(seen.state)) return Outcome::kUnsealed;
   std::optional<Candidate> found = TRY(find_candidate(number));
   const Outcome outcome = found ? TRY(publish_found(*found, batch, ticket)) : Outcome::kGone;
-  return outcome == Outcome::kGone ? forget(number, seen) : outcome;
+  if (outcome != Outcome::kGone && outcome != Outcome::kObstructed) return outcome;
+  const Outcome forgotten = TRY(forget(number, seen));
+  if (outcome == Outcome::kObstructed && forgotten == Outcome::kGone)
+    obstructed_.fetch_add(1, std::memory_order_relaxed);
+  return forgotten;
 }
 
 Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch& batch,
@@ -417,9 +420,7 @@ Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch
   const std::shared_ptr<const Sent> sent = file.sent;
   const Result<Prepared> prepared = service_.client().call<Prepared>(
       PoolClass::kBackground, deadline,
-      [sent, node = service_.node()](PoolSession& session, Deadline until) -> Result<Prepared> {
-        if (sent->size >= kAsksForRoom && TRY(session.space(until)).available < sent->size)
-          return fail(EFBIG, "no room for a file of this size");
+      [sent, node = service_.node()](PoolSession& session, Deadline until) {
         return prepare_publication(session, sent->source(), node, sent->number, until);
       });
   if (prepared.ok()) {
@@ -456,9 +457,8 @@ Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch
       log_warn("pool: not published, stays here path=\"{}\" step=\"{}\" errno={}",
                file.shared.path, error.what, error.code);
       tries_.forget(file.object);
-      obstructed_.fetch_add(1, std::memory_order_relaxed);
       if (prepared.ok()) TRY(forget_copy(file, prepared->status));
-      return Outcome::kGone;
+      return Outcome::kObstructed;
     }
     return error;
   }
@@ -629,15 +629,15 @@ Result<void> Publisher::drop_replaced(const Candidate& file) {
 // an earlier try has those of that time. The caller holds the inode's lock.
 void Publisher::note_owner(const Candidate& file, const Published& published, Edit& edit) {
   const Sent& sent = *file.sent;
-  const InodeRecord& record = file.inode->record;
-  const Owner now = owner_in(record);
   if (!is_own(sent, published)) return;
-  const Result<std::uint32_t> mode =
-      mode_without_acl(core_.catalog, file.inode->number, record);
-  const bool is_same =
-      now.uid == sent.uid && now.gid == sent.gid && mode.ok() && *mode == sent.mode;
+  const Result<Owner> now = owner_told(core_, *file.inode);
+  if (!now.ok()) {
+    log_warn("pool: an owner was not noted path=\"{}\" errno={}", sent.path, now.error().code);
+    return;
+  }
+  const bool is_same = *now == Owner{.uid = sent.uid, .gid = sent.gid, .mode = sent.mode};
   if (is_same && !published.is_duplicate) return;
-  OwnerChange change = whole_change(published.status.fileid, now);
+  OwnerChange change = whole_change(published.status.fileid, *now);
   if (published.is_duplicate) change.keep = sent.keep;
   if (const auto waiting = core_.catalog.find_owner_change(sent.path);
       waiting.ok() && *waiting && (*waiting)->fileid == change.fileid && (*waiting)->keep)

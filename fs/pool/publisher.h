@@ -74,8 +74,6 @@ class Publisher {
   // After a failure, and to see whether the pool is there.
   static constexpr std::chrono::milliseconds kPause{500};
   static constexpr std::chrono::milliseconds kCallDeadline{5000};
-  // Of larger files the room is asked for first: of those that find none the smaller ones need not wait.
-  static constexpr std::uint64_t kAsksForRoom = 16 << 20;  // bytes
   // Of a publication: kCallDeadline, and the size at kSlowestPublication.
 
   class Batch;
@@ -83,7 +81,7 @@ class Publisher {
   struct Candidate;
   struct Seen;
   // kGone: there is nothing to be published (any more). kUnsealed: its seal has it looked at again.
-  enum class Outcome : std::uint8_t { kDone, kGone, kUnsealed, kLater };
+  enum class Outcome : std::uint8_t { kDone, kGone, kObstructed, kUnsealed, kLater };
 
   void run();
   // What is left of each part.

@@ -45,20 +45,6 @@ TEST(PoolTally, TheOldestUseGoesFirstAndAChainFromItsEnd) {
   EXPECT_EQ(5u, tally.bytes());
 }
 
-TEST(PoolTally, OfOneMinuteFilesThatAreNoBlocksGoFirstFromTheOldestOn) {
-  PoolTally tally(100, nullptr, [](std::string_view path) { return path.ends_with("block"); });
-  for (int i = 0; i < 3; ++i)
-    for (const char* kind : {"block", "plain"})
-      tally.add({.path = std::to_string(i) + kind,
-                 .fileid = 1,
-                 .size = 1,
-                 .used = kMinute + 2 - i,
-                 .written = kMinute + i});
-  EXPECT_EQ(
-      (std::vector<std::string>{"0plain", "1plain", "2plain", "2block", "1block", "0block"}),
-      paths(tally));
-}
-
 TEST(PoolTally, RemembersNoMoreThanIsWanted) {
   PoolTally tally(10);
   for (int i = 1000; i > 0; --i)

@@ -300,26 +300,6 @@ TEST(FullPool, MakesRoomByWhatWasUsedLongestAgo) {
   volume.stop_cleanly();
 }
 
-TEST(FullPool, WhatIsTooLargeForItDoesNotHoldUpTheOthers) {
-  testing::TempMount small("size=20m");
-  PoolService service([&](Deadline) { return open_dir_session(small.path()); },
-                      {.node = testing::kNode, .lease = 200ms});
-  testing::TestVolumeOptions options;
-  options.volume.pool = &service;
-  TestVolume volume(options);
-  volume.start();
-  volume.store_file(kRootInode, "large", std::string(24 << 20, 'x'));
-  ASSERT_TRUE(TestVolume::wait_for([&] { return volume->pool_counts()->failed > 0; }));
-  volume.store_file(kRootInode, "small", "bytes");
-  EXPECT_TRUE(TestVolume::wait_for([&] { return volume->pool_counts()->published == 1; }));
-  EXPECT_EQ(0, volume->pool_counts()->stopped_for.code);
-  EXPECT_EQ(1U, volume->pool_counts()->to_publish);
-  EXPECT_TRUE(service.is_full());
-  small.change("size=64m");
-  EXPECT_TRUE(TestVolume::wait_for([&] { return volume->pool_counts()->published == 2; }));
-  volume.stop_cleanly();
-}
-
 TEST(PutOff, PausesGrowAndAreBounded) {
   PutOff waiting;
   std::int64_t now = 1;
