@@ -93,7 +93,7 @@ int finish(const FlushArguments& arguments, const Left& left, const Left& before
         visible(arguments.path), counted(left.skipped - before.skipped, "file")));
   if (left.obstructed > before.obstructed)
     complain(fmt::format(
-        "flush: {}: {} not on the pool, which has something else there: the log says what",
+        "flush: {}: {} not on the pool, which has something else there (see the log)",
         visible(arguments.path), counted(left.obstructed - before.obstructed, "file")));
   if (left.skipped > before.skipped || left.obstructed > before.obstructed) return kExitFailed;
   if (left.is_nothing()) {
@@ -102,8 +102,8 @@ int finish(const FlushArguments& arguments, const Left& left, const Left& before
     if (left.skipped > 0)
       not_there = fmt::format("{} skipped (--pool-queue)", counted(left.skipped, "file"));
     if (left.obstructed > 0)
-      not_there += fmt::format("{}{} obstructed (the log says by what)",
-                               not_there.empty() ? "" : ", ", counted(left.obstructed, "file"));
+      not_there += fmt::format("{}{} obstructed (see the log)", not_there.empty() ? "" : ", ",
+                               counted(left.obstructed, "file"));
     if (not_there.empty())
       print_out("all that goes to the pool is there\n");
     else
