@@ -55,6 +55,12 @@ def look_up(root, end, seed):
     return sorted(took)
 
 
+def cold_lookups(root, end, seed):
+    """Those of look_up(), of names that the kernel does not know."""
+    kvmount.drop_caches(2)
+    return kvmount.Child(look_up, root, end, seed).result(3600)
+
+
 def store_slice(root, first, end):
     """Seconds that WRITERS processes took."""
     step = -(-(end - first) // WRITERS)
@@ -66,23 +72,17 @@ def store_slice(root, first, end):
     return time.monotonic() - begin
 
 
-def cpu_seconds(pid):
-    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-        fields = stat.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def wait_at_rest(mount):
     """Until the database has put what was stored in its place: seconds."""
     begin = time.monotonic()
     pid = mount.pid()
-    used = cpu_seconds(pid)
+    used = kvmount.cpu_seconds(pid)
     looked = begin
     calm = 0
     while calm < 3 and time.monotonic() < begin + MOST_REST_S:
         time.sleep(1)
         now, then = time.monotonic(), looked
-        before, used, looked = used, cpu_seconds(pid), now
+        before, used, looked = used, kvmount.cpu_seconds(pid), now
         calm = calm + 1 if used - before < (now - then) * AT_REST else 0
     return time.monotonic() - begin
 
@@ -107,8 +107,7 @@ def grow(mount, names):
         for when in ("at once", "at rest"):
             if when == "at rest":
                 row["rest_s"] = wait_at_rest(mount)
-            kvmount.drop_caches(2)
-            took = kvmount.Child(look_up, mount.mnt, first + step, f"{first} {when}").result(3600)
+            took = cold_lookups(mount.mnt, first + step, f"{first} {when}")
             lookups[when] = {"p50_us": statistics.median(took), "p99_us": took[len(took) * 99 // 100]}
         row["lookups"] = lookups
         words = ", ".join(f"{when} p50 {took['p50_us']:6.1f} us, p99 {took['p99_us']:7.1f} us"
@@ -126,9 +125,7 @@ def grow_ext4(root, names):
     for first in range(0, step * SLICES, step):
         store_slice(root, first, first + step)
         os.sync()
-        kvmount.drop_caches(2)
-        took = kvmount.Child(look_up, root, first + step, f"{first} ext4").result(3600)
-        p50.append(statistics.median(took))
+        p50.append(statistics.median(cold_lookups(root, first + step, f"{first} ext4")))
     print("  ext4 alone, lookups p50: " + ", ".join(f"{took:.1f}" for took in p50) + " us", flush=True)
     return p50
 

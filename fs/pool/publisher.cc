@@ -399,10 +399,7 @@ Result<Publisher::Outcome> Publisher::publish_one(Batch& batch, std::size_t tick
   std::optional<Candidate> found = TRY(find_candidate(number));
   const Outcome outcome = found ? TRY(publish_found(*found, batch, ticket)) : Outcome::kGone;
   if (outcome != Outcome::kGone && outcome != Outcome::kObstructed) return outcome;
-  const Outcome forgotten = TRY(forget(number, seen));
-  if (outcome == Outcome::kObstructed && forgotten == Outcome::kGone)
-    obstructed_.fetch_add(1, std::memory_order_relaxed);
-  return forgotten;
+  return forget(number, seen, outcome == Outcome::kObstructed);
 }
 
 Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch& batch,
@@ -646,12 +643,15 @@ void Publisher::note_owner(const Candidate& file, const Published& published, Ed
 }
 
 // It is not to be published. A rename or a seal that came in between asks for it anew: both have the inode's lock.
-Result<Publisher::Outcome> Publisher::forget(InodeNumber number, const Seen& seen) {
+Result<Publisher::Outcome> Publisher::forget(InodeNumber number, const Seen& seen,
+                                             bool is_obstructed) {
   std::unique_lock<std::mutex> lock;
   if (seen.inode != nullptr) {
     lock = std::unique_lock(seen.inode->mutex);
     if (!(TRY(see_locked(seen.inode)) == seen)) return Outcome::kLater;
   }
+  // Before: who sees that it does not wait any more sees why.
+  if (is_obstructed) obstructed_.fetch_add(1, std::memory_order_relaxed);
   Edit edit;
   edit.set_frees();
   edit.remove_to_publish(number);

@@ -127,7 +127,7 @@ class Publisher {
   void note_owner(const Candidate& file, const Published& published, Edit& edit);
   Result<Seen> see(InodeNumber number);
   Result<Seen> see_locked(const InodePtr& inode);
-  Result<Outcome> forget(InodeNumber number, const Seen& seen);
+  Result<Outcome> forget(InodeNumber number, const Seen& seen, bool is_obstructed);
   [[nodiscard]] bool stopping();
 
   Core& core_;
