@@ -1,29 +1,37 @@
 #!/bin/bash
 # Builds a static libfuse (passthrough and io_uring) from Debian's source package.
 #
-#   packaging/build-libfuse.sh [--prefix DIR] [--force]
+#   packaging/build-libfuse.sh [--prefix DIR] [--force] [--print-prefix]
 #
 # Debian 12 ships 3.14, which can do neither; newer suites' binaries need a newer libc, but their
 # source builds here in some 20 s. This machine's package sources stay as they are: the script keeps
-# an apt configuration of its own beside the build. Result in DIR (build/deps/libfuse): lib/libfuse3.a,
-# include/fuse3, `libs` (what to link besides) and `stamp` (what was built). A second run with the
-# same recipe ends at once. DIR is replaced as a whole: one with other things in it is refused.
+# an apt configuration of its own beside the build. Result in DIR: lib/libfuse3.a, include/fuse3, `libs` (what
+# to link besides) and `stamp` (what was built). The default DIR is libfuse-RECIPE in the cache directory of the
+# project (packaging/cache-dir.sh), where RECIPE is a hash of this script and its patches: all clones on this machine
+# share it. --print-prefix prints it and builds nothing. A second run with the same recipe ends at once. DIR is
+# replaced as a whole: one with other things in it is refused.
 # Exit codes: 0 it is there; 1 what was downloaded is not what Debian signed; 2 wrong usage; 3 no newer
 # source to be had, or it does not build: build kvcachefs with what is installed.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-prefix=$root/build/deps/libfuse
+prefix=
 force=no
+print=no
 while [ $# -gt 0 ]; do
   case $1 in
     --prefix) prefix=${2:?--prefix needs a directory}; shift 2 ;;
     --force) force=yes; shift ;;
+    --print-prefix) print=yes; shift ;;
     -h|--help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     *) echo "build-libfuse: unknown argument $1" >&2; exit 2 ;;
   esac
 done
+patches=("$root"/packaging/patches/libfuse-*.patch)
+recipe=$(cat "$0" "${patches[@]}" | sha256sum | cut -c1-16)
+[ -n "$prefix" ] || prefix=$("$root/packaging/cache-dir.sh")/libfuse-$recipe
 prefix=$(realpath -m -- "$prefix")
+if [ $print = yes ]; then printf '%s\n' "$prefix"; exit 0; fi
 if [ -e "$prefix" ] && [ -n "$(ls -A "$prefix")" ] && ! grep -qs '^recipe ' "$prefix/stamp"; then
   echo "build-libfuse: --prefix $prefix: holds other things: name a directory that is empty or not there" >&2
   exit 2
@@ -31,12 +39,10 @@ fi
 # 3.18.0 to 3.18.2 have known holes in their io_uring code.
 least=3.18.3
 suites="trixie trixie-backports forky sid"
-patches=("$root"/packaging/patches/libfuse-*.patch)
-recipe=$(cat "$0" "${patches[@]}" | sha256sum | cut -c1-16)
 
 done_already() {
   [ "$force" = no ] && [ -f "$prefix/lib/libfuse3.a" ] && [ -f "$prefix/stamp" ] &&
-    grep -qx "recipe $recipe" "$prefix/stamp"
+    grep -qx "recipe $recipe" "$prefix/stamp" && touch "$prefix"  # in use, for cache-dir.sh --prune
 }
 if done_already; then exit 0; fi
 

@@ -50,20 +50,37 @@ function(kv_library name)
   endif()
 endfunction()
 
-# kv_unity(TARGET): where KVCACHEFS_UNITY is on, files of one folder are compiled a few at a time. A name
+# kv_optimise(TARGET LEVEL SANITIZED): the target is compiled with the optimisation LEVEL, and with SANITIZED in a build with
+# sanitizers.
+function(kv_optimise target level sanitized)
+  if(KVCACHEFS_SANITIZE)
+    set(level ${sanitized})
+  endif()
+  target_compile_options(${target} PRIVATE ${level})
+endfunction()
+
+# kv_unity(TARGET [ACROSS N]): where KVCACHEFS_UNITY is on, files of one folder are compiled a few at a time. A name
 # in an unnamed namespace is then one of its folder. Not CMake's UNITY_BUILD, which includes files by their
-# absolute paths: the compiler cache would serve no other clone.
+# absolute paths: the compiler cache would serve no other clone. ACROSS: N files at a time, of
+# whatever folders, where the folders are small and most of a unit is the headers.
 function(kv_unity target)
+  cmake_parse_arguments(ARG "" "ACROSS" "" ${ARGN})
   if(NOT KVCACHEFS_UNITY)
     return()
   endif()
   set(at_a_time 15)
+  if(ARG_ACROSS)
+    set(at_a_time ${ARG_ACROSS})
+  endif()
   set(units "")
   get_target_property(sources ${target} SOURCES)
   foreach(source ${sources})
     get_filename_component(source ${source} ABSOLUTE)
     file(RELATIVE_PATH source ${CMAKE_SOURCE_DIR} ${source})
     get_filename_component(folder ${source} DIRECTORY)
+    if(ARG_ACROSS)
+      set(folder all)
+    endif()
     string(MAKE_C_IDENTIFIER ${folder} folder)
     list(LENGTH in_${folder} index)
     list(APPEND in_${folder} ${source})

@@ -5,7 +5,6 @@ include(CMakePushCheckState)
 
 # Imported, so that the checks below can link it.
 add_library(kv_libfuse INTERFACE IMPORTED GLOBAL)
-set(kv_fuse_prefix ${CMAKE_SOURCE_DIR}/build/deps/libfuse)
 set(kv_fuse_kind system)
 
 if(KVCACHEFS_FUZZ)
@@ -16,7 +15,10 @@ if(NOT KVCACHEFS_LIBFUSE MATCHES "^(auto|bundled|system)$")
   message(FATAL_ERROR "KVCACHEFS_LIBFUSE=${KVCACHEFS_LIBFUSE}: say auto, bundled or system")
 endif()
 if(NOT KVCACHEFS_LIBFUSE STREQUAL "system")
-  # Instant when it has been built before.
+  # Instant when it has been built before, by whatever clone.
+  execute_process(COMMAND ${CMAKE_SOURCE_DIR}/packaging/build-libfuse.sh --print-prefix
+                  OUTPUT_VARIABLE kv_fuse_prefix OUTPUT_STRIP_TRAILING_WHITESPACE
+                  COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND ${CMAKE_SOURCE_DIR}/packaging/build-libfuse.sh
                   RESULT_VARIABLE kv_fuse_built)
   if(kv_fuse_built EQUAL 0 AND EXISTS ${kv_fuse_prefix}/lib/libfuse3.a)

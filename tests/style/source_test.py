@@ -152,7 +152,9 @@ def check_headers():
 
 def check_alone():
     """Every header compiles by itself."""
-    fuse = ROOT / "build/deps/libfuse/include/fuse3"
+    prefix = subprocess.run([ROOT / "packaging/build-libfuse.sh", "--print-prefix"], check=True,
+                            capture_output=True, text=True).stdout.strip()
+    fuse = pathlib.Path(prefix) / "include/fuse3"
     flags = ["-std=c++20", "-fsyntax-only", "-D_FILE_OFFSET_BITS=64", f"-I{ROOT}", "-x", "c++"]
     flags += [f"-isystem{fuse}"] if fuse.is_dir() else []
     if not fuse.is_dir():

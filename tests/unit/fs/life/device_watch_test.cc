@@ -13,7 +13,7 @@ namespace kvcachefs::testing {
 namespace {
 
 constexpr int kFiles = 20;
-const std::string kBytes(4096, 'd');
+const std::string kWhole(4096, 'd');
 
 class IllDevices : public ::testing::Test {
  protected:
@@ -29,7 +29,7 @@ class IllDevices : public ::testing::Test {
     return TestVolume::wait_for([&] { return volume_->device_state(device) == state; });
   }
   void store(const std::string& name) {
-    const InodeNumber inode = volume_.store_file(kRootInode, name, kBytes);
+    const InodeNumber inode = volume_.store_file(kRootInode, name, kWhole);
     volume_->forget(inode, 1);
   }
   // Creates until the device is noticed.
