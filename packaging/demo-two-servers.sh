@@ -27,7 +27,6 @@ esac
 data=$(realpath -ms -- "${KVCACHEFS_DATA:-/var/tmp}")
 bin=$(realpath -ms -- "${KVCACHEFS_BIN:-$root/build/release/bin}")
 work=$root/build/quickstart
-venv=$root/build/quickstart-venv
 me=demo-two-servers
 steps=10
 scene=
@@ -144,7 +143,7 @@ say "Building libfuse and kvcachefs (minutes the first time; log: build/quicksta
 build
 echo "  $("$bin/kvcachefs" --version 2>/dev/null | head -n 1)"
 
-say "Installing the runtime: llama.cpp, PyPI package xllamacpp, into build/quickstart-venv"
+say "Installing the runtime: llama.cpp, PyPI package xllamacpp"
 make_venv
 
 trap clean_up EXIT

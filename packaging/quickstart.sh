@@ -27,7 +27,6 @@ mount_point=$(realpath -m -- "${1:-/mnt/kvcachefs}")
 data=$(realpath -m -- "${KVCACHEFS_DATA:-/var/lib/kvcachefs}")
 bin=${KVCACHEFS_BIN:-$root/build/release/bin}
 work=$root/build/quickstart
-venv=$root/build/quickstart-venv
 me=quickstart
 steps=9
 . "$root/packaging/quickstart/common.sh"
@@ -119,7 +118,7 @@ say "Mounting $mount_point, data in $data"
 stop_earlier
 mount_it
 
-say "Installing the runtime: llama.cpp, PyPI package xllamacpp, into build/quickstart-venv"
+say "Installing the runtime: llama.cpp, PyPI package xllamacpp"
 make_venv
 
 say "Generating a tiny model with the KV cache geometry of Llama 3 8B"

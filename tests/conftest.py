@@ -1,15 +1,17 @@
-"""Fixtures shared by every suite that mounts: parameters, seeds, the watchdog, logs on failure."""
+"""Fixtures shared by every suite that mounts: seeds, the watchdog, logs on failure. Which tests run is the matter of
+selection.py, what the runner is told that of report.py."""
 
 import faulthandler
 import os
 import signal
 import sys
 import threading
-import zlib
 
 import pytest
 
 import kvmount
+
+pytest_plugins = ["selection", "report"]
 
 # Where these are set pytest shows the whole difference of two files' contents, and computes it for minutes.
 for variable in ("CI", "BUILD_NUMBER"):
@@ -18,40 +20,6 @@ for variable in ("CI", "BUILD_NUMBER"):
 # A test that is stuck in a system call on the mount cannot be interrupted: the watchdog prints
 # where everything stands and kills the daemons, which turns the wait into an error.
 TEST_LIMIT_S = 90 * kvmount.SLOWNESS * (10 if kvmount.FULL else 1)
-
-
-def _chosen(variable, default):
-    return [word for word in os.environ.get(variable, default).split(",") if word]
-
-
-def pytest_generate_tests(metafunc):
-    data_paths = _chosen("KVCACHEFS_DATA_PATHS", "passthrough,daemon")
-    transports = _chosen("KVCACHEFS_TRANSPORTS", "uring,dev")
-    if kvmount.PLAIN:
-        data_paths, transports = data_paths[:1], transports[:1]
-    if "data_path" in metafunc.fixturenames:
-        metafunc.parametrize("data_path", data_paths, scope="module")
-    if "transport" in metafunc.fixturenames:
-        metafunc.parametrize("transport", transports, scope="module")
-
-
-def pytest_collection_modifyitems(config, items):
-    """KVCACHEFS_HALF: 0 or 1, each with half of the tests, whatever they are parametrized with."""
-    half = os.environ.get("KVCACHEFS_HALF")
-    if not half:
-        return
-    halves = ([], [])
-    for item in items:
-        halves[zlib.crc32(item.nodeid.partition("[")[0].encode()) % 2].append(item)
-    items[:] = halves[int(half)]
-    config.hook.pytest_deselected(items=halves[1 - int(half)])
-
-
-def pytest_configure(config):
-    for line in ("short: the subset that also runs under sanitizers",
-                 "full: only with KVCACHEFS_FULL=1",
-                 "limit(seconds): the watchdog's limit for this test on an idle machine"):
-        config.addinivalue_line("markers", line)
 
 
 def pytest_sessionstart(session):

@@ -54,6 +54,10 @@ class MountError(Exception):
     """The product did not do what the fixture asked for; carries what it said."""
 
 
+class Late(AssertionError):
+    """A bound on time was exceeded, and nothing else was wrong: the only failure that the runner may try again."""
+
+
 def seed():
     """The seed of this run: KVCACHEFS_SEED, or a random one. The caller prints it."""
     given = os.environ.get("KVCACHEFS_SEED")

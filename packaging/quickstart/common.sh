@@ -2,7 +2,7 @@
 #
 #   me     the script's name, for its messages     root  the checkout
 #   work   a directory for logs                    bin   where the executables are
-#   venv   the Python environment of the runtime   steps how many times say is called
+#   steps  how many times say is called
 # shellcheck shell=bash
 step=0
 
@@ -68,16 +68,15 @@ build() {
   esac
   cd "$root"
   quietly configure cmake --preset release || exit 1
-  quietly build cmake --build --preset release || exit 1
+  # The programs alone: the tests take longer to compile than all else.
+  quietly build cmake --build --preset release --target kvcachefs mount_helper || exit 1
 }
 
+# Sets venv: the Python environment of the runtime, which all clones on this machine share.
 make_venv() {
-  local python=/usr/bin/python3
-  [ -x $python ] || python=python3
-  if ! $python -c 'import ensurepip, venv' 2>/dev/null; then
+  if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
     quietly apt "$root/packaging/install-deps.sh" quickstart || exit 1
   fi
-  [ -x "$venv/bin/pip" ] || quietly venv $python -m venv "$venv" || exit 1
-  quietly pip "$venv/bin/pip" install --disable-pip-version-check \
-    -r "$root/packaging/quickstart/requirements.txt" || exit 1
+  quietly pip "$root/packaging/python-env.sh" "$root/packaging/quickstart/requirements.txt" || exit 1
+  venv=$(tail -n 1 "$work/pip.log")
 }

@@ -19,6 +19,7 @@
 #include "backend/base/crc32c.h"
 #include "backend/base/unique_fd.h"
 #include "tests/fakes/expect_result.h"
+#include "tests/fakes/promise.h"
 #include "tests/fakes/seed.h"
 #include "tests/servers/pool_places.h"
 
@@ -135,6 +136,7 @@ TEST_P(PoolTransfer, TheFirstOfTwoStays) {
 }
 
 TEST_P(PoolTransfer, ManyNodesPublishOneName) {
+  PROMISE(5);
   std::vector<std::thread> threads;
   std::atomic<int> first{0};
   for (int i = 0; i < 6; ++i) {
@@ -274,6 +276,7 @@ TEST_P(PoolTransfer, ADamagedLocalCopyIsNotPublished) {
 }
 
 TEST_P(PoolTransfer, DamageOnThePoolIsNoticed) {
+  PROMISE(1);
   const Local local(random_bytes(kPoolChunk + 10));
   ASSERT_OK(put(local, "block", 1));
   // Bytes that change without their file's times, as a disk's do.

@@ -16,6 +16,7 @@
 #include "backend/pool/pool_service.h"
 #include "fs/explain/evict.h"
 #include "fs/explain/explain.h"
+#include "tests/fakes/promise.h"
 #include "tests/fakes/test_volume.h"
 #include "tests/servers/pool_places.h"
 #include "tests/servers/volume_on_pool.h"
@@ -247,6 +248,7 @@ TEST_P(SharedVolumes, OfBlocksTheFirstStays) {
 }
 
 TEST_P(SharedVolumes, OfOtherNamesTheLastStays) {
+  PROMISE(5);
   a_->store_file(kRootInode, "config.json", "first");
   ASSERT_TRUE(TestVolume::wait_for([&] { return b_.read("config.json") == "first"; }));
   const Created made = a_->create(kRootInode, "config.json.tmp");
@@ -618,6 +620,7 @@ TEST_P(SharedVolumes, ADamagedNameIsMendedByWhoStoresTheSame) {
 }
 
 TEST_P(SharedVolumes, ADamagedFileOfThePoolIsAMiss) {
+  PROMISE(1);
   a_->store_file(kRootInode, "f", std::string(400'000, 'x'));
   ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("f"); }));
   testing::damage_unseen(below("f"), 300'000);
@@ -665,6 +668,7 @@ TEST_P(SharedVolumes, WhatWasEvictedComesAgain) {
 }
 
 TEST_P(SharedVolumes, ARestartGoesOnWithWhatIsLeft) {
+  PROMISE(7);
   const InodeNumber gone = a_->store_file(kRootInode, "gone", "bytes");
   ASSERT_TRUE(TestVolume::wait_for(
       [&] { return must(a_->catalog().find_pool_copy(gone)).has_value(); }));

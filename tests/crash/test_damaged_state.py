@@ -127,6 +127,7 @@ def after_damage(mount, damage, miss=True, was_killed=False):
     return mount.status()["counts"]
 
 
+@pytest.mark.promise(1, 7)
 @pytest.mark.short
 @pytest.mark.parametrize("was_killed", [False, True], ids=["clean", "killed"])
 def test_backing_file_missing(stopped, was_killed):
@@ -231,6 +232,7 @@ def kept(stopped, tmp_path):
     return shutil.copytree(database(stopped), tmp_path / "db")
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_newer_format(stopped, kept):
     def raise_format(path):
@@ -254,6 +256,7 @@ def test_table_of_a_newer_version(stopped, kept):
     unchanged(stopped, kept, "prefix_index_of_tomorrow", "newer")
 
 
+@pytest.mark.promise(7)
 @pytest.mark.parametrize("what", ["CURRENT", "MANIFEST"])
 def test_corrupt_database(stopped, kept, what):
     name = next(n for n in os.listdir(database(stopped)) if n.startswith(what))
@@ -272,6 +275,7 @@ def test_table_file_missing(stopped, kept):
     unchanged(stopped, kept, database(stopped), fix=("restore", "backup"))
 
 
+@pytest.mark.gate
 def test_device_without_its_state_is_not_taken_over(stopped, tmp_path):
     """A new state directory must not adopt, or empty, a device that belongs to another."""
     other = kvmount.Mount("other-state", foreground=False, nvme=stopped.nvme,

@@ -28,6 +28,7 @@ def save(root, ready, child):
     signal.pause()
 
 
+@pytest.mark.promise(1)
 @pytest.mark.short
 @pytest.mark.parametrize("child", ["exec", "fork"])
 def test_a_child_publishes_nothing(data_path, child):

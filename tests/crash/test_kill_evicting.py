@@ -425,6 +425,7 @@ class Rounds:
                     [StoringReplay("/nonexistent", state) for state in self.stored]))
 
 
+@pytest.mark.promise(7)
 @pytest.mark.short
 @pytest.mark.limit(1500 if kvmount.FULL else 150)
 def test_kill_while_evicting(tmp_path, seed, data_path):
@@ -760,7 +761,7 @@ def die_at_each_call(kind, logs, seed):
 
 
 @pytest.mark.limit(2400 if kvmount.FULL else 150)
-@pytest.mark.parametrize("kind", [Asked, pytest.param(Room, marks=pytest.mark.short), Removed])
+@pytest.mark.parametrize("kind", [Asked, pytest.param(Room, marks=[pytest.mark.short, pytest.mark.gate]), Removed])
 def test_kill_at_nth_syscall_of_evict(kind, tmp_path, seed):
     die_at_each_call(kind, str(tmp_path), seed)
 

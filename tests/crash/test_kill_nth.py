@@ -121,7 +121,7 @@ class Step:
 
 @pytest.mark.limit(150)
 @pytest.mark.parametrize("name, path", [
-    pytest.param(name, path, marks=pytest.mark.short if name in SHORT_STEPS else ())
+    pytest.param(name, path, marks=[pytest.mark.short, pytest.mark.promise(7)] if name in SHORT_STEPS else ())
     for path in ("passthrough", "daemon") for name in STEPS
     if path == "passthrough" or name in DAEMON_STEPS or kvmount.FULL])
 def test_killed_at_the_nth_call(name, path, tmp_path, seed):
@@ -180,7 +180,7 @@ def try_start(mount, command):
 
 @pytest.mark.limit(200)
 @pytest.mark.parametrize("fresh", [
-    pytest.param(True, id="first_start", marks=pytest.mark.short),
+    pytest.param(True, id="first_start", marks=[pytest.mark.short, pytest.mark.promise(7)]),
     pytest.param(False, id="later_start")])
 def test_killed_while_starting(fresh, tmp_path, seed):
     """A start that dies, on a new directory or on one with data, leaves the next one whole."""

@@ -159,7 +159,7 @@ def check_pool(pool, mount):
 
 
 @pytest.mark.limit(900 if kvmount.FULL else 240)
-@pytest.mark.parametrize("kind", ["nfs", "dir"])
+@pytest.mark.parametrize("kind", [pytest.param("nfs", marks=pytest.mark.promise(1, 7)), "dir"])
 def test_everything_is_right_whoever_is_killed(kind):
     seed = kvmount.seed()
     print(f"KVCACHEFS_SEED={seed}")

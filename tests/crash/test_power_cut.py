@@ -19,7 +19,7 @@ import model
 import power
 
 WORKERS = 2
-CUTS = crashes.count(full=100, normal=10, short=1)
+CUTS = crashes.count(full=100, normal=10, short=4)
 DISK_BYTES = 1 << 30
 
 
@@ -91,7 +91,7 @@ class PowerCut:
 
 
 @pytest.mark.limit(200)
-@pytest.mark.parametrize("backing", [pytest.param("ext4", marks=pytest.mark.short), "xfs"])
+@pytest.mark.parametrize("backing", [pytest.param("ext4", marks=[pytest.mark.short, pytest.mark.promise(7)]), "xfs"])
 def test_power_cut(tmp_path, seed, backing):
     kinds = ["nologflush", "logflush", "default"]
     with kvmount.LoopFs(backing, DISK_BYTES) as disk:
@@ -127,6 +127,7 @@ def test_power_cut_in_daemon_served_mode(tmp_path, seed):
             crashes.check_fsck(mount)
 
 
+@pytest.mark.promise(7)
 @pytest.mark.short
 def test_what_is_kept_is_there_when_its_close_has_returned(data_path, seed):
     """Stored, stored beside and renamed, moved there, and written anew, and the power goes at once."""

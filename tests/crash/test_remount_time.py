@@ -48,6 +48,7 @@ def kill_and_start(mount):
     return time.monotonic() - begin
 
 
+@pytest.mark.promise(7)
 @pytest.mark.limit(600 if not kvmount.FULL else 2400)
 def test_remount_with_many_names(seed):
     with kvmount.Mount("many-names", foreground=False) as mount:

@@ -40,6 +40,7 @@ def _look(path):
                           check=False).returncode
 
 
+@pytest.mark.promise(2)
 def test_the_next_mount_ends_a_stuck_daemon(mounts, tmp_path, data_path):
     # A worker of /dev/fuse that is delayed leaves the others free; a ring serves one processor.
     mount = mounts(foreground=False, data_path=data_path, transport="dev")

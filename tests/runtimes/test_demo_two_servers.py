@@ -10,7 +10,7 @@ import tempfile
 import pytest
 
 import kvmount
-from conftest import QUICKSTART
+from programs import QUICKSTART
 
 SCRIPT = os.path.join(os.path.dirname(QUICKSTART), "demo-two-servers.sh")
 PROMPT_TOKENS = "200"

@@ -4,7 +4,7 @@ import os
 import shutil
 
 import kvmount
-from conftest import need_program, run
+from programs import need_program, run
 
 WHO = {"GIT_AUTHOR_NAME": "Test", "GIT_AUTHOR_EMAIL": "test@example.invalid",
        "GIT_COMMITTER_NAME": "Test", "GIT_COMMITTER_EMAIL": "test@example.invalid",

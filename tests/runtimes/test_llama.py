@@ -15,7 +15,7 @@ import make_model
 import recipes
 import runtime
 import tiers
-from conftest import run
+from programs import run
 
 LAYERS = 16  # half of the quickstart's: half the arithmetic, 64 KiB of state per token
 PROMPT_TOKENS = 200
@@ -74,6 +74,7 @@ def assert_continues(server, name, conversation, expected, written):
     assert answer.tokens == expected
 
 
+@pytest.mark.promise(7)
 def test_same_tokens_after_restart_of_runtime_and_mount(start, slots, shared_mount):
     server = start()
     prompt = server.tokenize(runtime.long_prompt(PROMPT_TOKENS))
@@ -106,6 +107,7 @@ def test_same_tokens_after_kill_of_the_daemon(start, shared_mount):
     assert_continues(start(), "state.bin", *saved)
 
 
+@pytest.mark.promise(1, 7)
 @pytest.mark.skipif(kvmount.PLAIN, reason="a plain directory has no daemon to kill")
 def test_kill_during_a_save_leaves_a_whole_state_or_none(start, slots, shared_mount):
     server = start()

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 import kvmount
-from conftest import QUICKSTART, run
+from programs import QUICKSTART, run
 
 SCRIPT = os.path.join(os.path.dirname(QUICKSTART), "quickstart.sh")
 PROMPT_TOKENS = "200"

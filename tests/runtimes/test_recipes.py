@@ -10,7 +10,7 @@ import pytest
 
 import kvmount
 import recipes
-from conftest import HERE, QUICKSTART
+from programs import HERE, QUICKSTART
 
 
 def layouts():

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import kvmount
-from conftest import HERE, need_program, run
+from programs import HERE, need_program, run
 
 KEYS = 200000 if kvmount.FULL else 20000
 ACKNOWLEDGED_BEFORE_KILL = 1000 if kvmount.FULL else 100  # each one is synced

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import kvmount
-from conftest import HERE
+from programs import HERE
 
 WRITERS = 4
 # Each row is a transaction of several syncs, which a busy disk answers in 0.1 s each.

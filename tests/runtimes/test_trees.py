@@ -8,7 +8,7 @@ import pytest
 
 import kvmount
 import tree
-from conftest import need_program, run
+from programs import need_program, run
 
 # A tree every Debian machine that can build has: thousands of small files and some links.
 SOURCE_TREE = "/usr/include"

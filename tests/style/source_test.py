@@ -252,6 +252,15 @@ def check_man(bin_dir):
                 found(manpage.relative_to(ROOT), 1, line)
 
 
+def check_promises():
+    """Every promise of the design has a test in the gate (the runner checks that it ran)."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    import promises  # pylint: disable=import-outside-toplevel
+
+    for name, line, text in promises.findings():
+        found(name, line, text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, help="directory of the built kvcachefs")
@@ -260,7 +269,7 @@ def main():
     checks = {
         "format": check_format, "layers": check_layers, "homes": check_homes,
         "headers": check_headers, "alone": check_alone, "words": check_words,
-        "scripts": check_scripts, "man": lambda: check_man(arguments.bin),
+        "scripts": check_scripts, "promises": check_promises, "man": lambda: check_man(arguments.bin),
     }
     # Minutes of compiling: by name, or with everything else that takes long.
     if not arguments.checks and os.environ.get("KVCACHEFS_FULL") != "1":

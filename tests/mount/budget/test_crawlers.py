@@ -266,6 +266,7 @@ def unflushed():
 
 # ---- tests -------------------------------------------------------------------------------------
 
+@pytest.mark.gate
 @pytest.mark.short
 @pytest.mark.parametrize("crawler", CRAWLERS)
 def test_a_second_crawl_is_one_as_well(limited, seed, crawler):

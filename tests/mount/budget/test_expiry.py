@@ -19,6 +19,7 @@ def names(directory):
     return set(os.listdir(directory))
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_a_time_to_live(mounts):
     mount = mounts(options=["--lease", "1s"])

@@ -74,6 +74,7 @@ def _look_up_until(path, stop):
     return longest, True
 
 
+@pytest.mark.promise(3)
 @pytest.mark.short
 def test_an_open_file_and_a_looked_up_one_outlast_a_flood(limited, data_path, seed, tmp_path):
     chance = random.Random(seed)
@@ -100,6 +101,7 @@ def test_an_open_file_and_a_looked_up_one_outlast_a_flood(limited, data_path, se
     assert got == [content.of("old0", MIB), content.of("old1", MIB)]
 
 
+@pytest.mark.promise(5)
 def test_what_was_evicted_while_it_was_open_keeps_its_bytes(limited, data_path, seed):
     """`kvcachefs evict` refuses open files; unlinking does not: the bytes count until the last close."""
     mount = limited(size=BUDGET, disk=256 * MIB, data_path=data_path, options=["--lease", "1s"])
@@ -126,6 +128,7 @@ def test_a_lease_ends(limited, seed):
     kvmount.wait_until(one_is_gone, 30, "an eviction after the lease")
 
 
+@pytest.mark.promise(3)
 @pytest.mark.short
 def test_creating_and_writing_grant_none(limited):
     mount = limited(size=BUDGET, disk=256 * MIB)
@@ -161,6 +164,7 @@ def test_a_crawler_grants_no_lease_and_changes_no_order(limited, seed, crawler):
         len(old_left), len(new_left), mount.cli("explain", old_left[0]).stdout)
 
 
+@pytest.mark.promise(3)
 @pytest.mark.short
 @pytest.mark.parametrize("crawler", [("ls", "-l"), ("find", "-ls")], ids=" ".join)
 def test_who_looks_up_after_a_crawler_has_a_lease(limited, crawler):
@@ -197,6 +201,7 @@ def test_what_a_crawler_reads_has_a_lease(limited, seed):
         assert found == content.of(os.path.relpath(path, mount.mnt), MIB)
 
 
+@pytest.mark.promise(3, 8)
 @pytest.mark.short
 def test_a_flood_of_lookups_ends_its_own_leases_first(limited, seed):
     """Leases hold half of the budget at most."""

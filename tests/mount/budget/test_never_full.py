@@ -46,7 +46,7 @@ def check_all(mount, layout, jobs, seed):
 
 
 @pytest.mark.limit(2400 if kvmount.FULL else 150)
-@pytest.mark.parametrize("layout", ["vllm", "lmcache", "sglang"])
+@pytest.mark.parametrize("layout", [pytest.param("vllm", marks=pytest.mark.promise(1, 4)), "lmcache", "sglang"])
 def test_many_times_the_capacity(limited, layout, seed):
     mount = limited(size=BUDGET, disk=DISK)
     before = watch.used_bytes(mount.disk.path)
@@ -75,6 +75,7 @@ def test_one_file_of_most_of_the_budget(limited, seed):
     check_all(mount, "sglang", jobs, seed)
 
 
+@pytest.mark.promise(4)
 @pytest.mark.short
 def test_a_small_budget(limited, data_path, seed):
     """The same in little, for builds that are slow."""
@@ -84,6 +85,7 @@ def test_a_small_budget(limited, data_path, seed):
     check_all(mount, "sglang", jobs, seed)
 
 
+@pytest.mark.promise(4)
 @pytest.mark.short
 def test_a_file_of_most_of_the_budget_is_rewritten(limited, data_path, seed):
     """There is no room for the new bytes beside the old ones, which go."""

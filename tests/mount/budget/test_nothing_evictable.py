@@ -113,6 +113,7 @@ def check_alive(mount, folder, names):
     assert time.monotonic() - begin <= 2 * LONGEST_S
 
 
+@pytest.mark.promise(4)
 @pytest.mark.short
 @pytest.mark.parametrize("how", ["fsynced", "pinned"])
 def test_all_is_kept(limited, data_path, how):
@@ -189,6 +190,7 @@ def test_eight_writers_that_do_not_give_up(limited):
             assert stores.load(f"{mount.mnt}/{name}") == content.of(name, MIB), name
 
 
+@pytest.mark.promise(1, 4)
 @pytest.mark.short
 def test_a_failed_store_under_its_final_name_is_a_miss(limited, data_path):
     """Runtimes that write onto the final name ignore what close says."""

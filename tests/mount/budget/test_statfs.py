@@ -85,6 +85,7 @@ def told(mount, *words):
 
 # ---- evictable files ---------------------------------------------------------------------------
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_no_cleaner_starts_while_all_is_evictable(limited):
     mount = limited(exact=True, size=BUDGET, disk=256 * MIB)
@@ -181,6 +182,7 @@ def test_unpinned_files_are_free_again(limited):
     kvmount.wait_until(lambda: starting(mount) == [], 5, "nobody to delete")
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_what_is_being_written_is_not_free(limited, data_path):
     mount = limited(exact=True, size=BUDGET, disk=256 * MIB, data_path=data_path)

@@ -78,6 +78,7 @@ def test_a_flood_evicts_its_own(limited, layout, seed):
     assert code == 0, text
 
 
+@pytest.mark.promise(8)
 @pytest.mark.short
 def test_what_is_borrowed_is_given_back(limited, data_path, seed):
     mount = limited(exact=True, size=BUDGET, disk=DISK, options=LEASE, data_path=data_path)
@@ -201,6 +202,7 @@ def test_a_tenants_hits_stay_while_others_flood(limited, seed):
     assert kvmount.rss_bytes(mount.pid()) < 600 * MIB
 
 
+@pytest.mark.promise(8)
 def test_only_root_says_how_large_it_is(limited):
     mount = limited(exact=True, size=BUDGET, disk=DISK)
     a = tenant(mount, "a", "share=20%")

@@ -63,6 +63,7 @@ def room_evictions(mount):
     return mount.status()["dropped"]["room"]["files"]
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_what_a_process_wrote_lives_as_long_as_it_and_goes_first_then(limited, engine, seed):
     mount = limited(size=BUDGET, disk=512 * MIB, options=["--lease", "1s"])

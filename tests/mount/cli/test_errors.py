@@ -56,6 +56,7 @@ def test_a_bad_value(place, name, value, said):
             said=[f"-o {name}", *said])
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_wrong_usage(place):
     inner = f"{place.nvme}/inner"
@@ -252,6 +253,7 @@ def as_nobody(words, directory):
                           capture_output=True, text=True, cwd=directory, timeout=60, check=False)
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_a_user_without_privilege(place):
     for path in (place.nvme, place.mnt):

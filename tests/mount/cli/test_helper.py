@@ -42,6 +42,7 @@ def options_of(mount):
     return kvmount.mount_entry(mount.mnt)[2].split(",")
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_mount_with_a_type(place):
     done = run("mount", "-t", "kvcachefs", place.nvme, place.mnt, "-o",
@@ -88,6 +89,7 @@ def test_the_exit_codes_are_those_of_mount(place):
     assert done.returncode == 32 and "no kvcachefs is mounted" in done.stderr, done.stderr
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_remount_read_only_and_back(place):
     assert run("mount", "-t", "kvcachefs", place.nvme, place.mnt).returncode == 0
@@ -142,6 +144,7 @@ def unit(tmp_path):
     return str(path)
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_the_unit_verifies(tmp_path):
     done = run("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", unit(tmp_path))

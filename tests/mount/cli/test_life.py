@@ -32,6 +32,7 @@ def end(process):
     process.wait()
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_the_background_mount_answers_when_it_returns(mounts):
     mount = mounts(foreground=False)
@@ -61,6 +62,7 @@ def test_the_mount_point_may_hold_files(mounts):
     assert os.listdir(mount.mnt) == ["below"]
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_a_second_mount_is_refused_with_the_pid_of_the_first(mounts):
     mount = mounts()
@@ -78,6 +80,7 @@ def test_a_second_mount_is_refused_with_the_pid_of_the_first(mounts):
     assert os.listdir(nvme) == []
 
 
+@pytest.mark.gate
 @pytest.mark.short
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_unmounts_cleanly(mounts, number):
@@ -103,6 +106,7 @@ def test_a_plain_umount_ends_the_daemon(mounts):
     assert mount.status()["recovery"]["kind"] == "clean"
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_umount_of_a_busy_mount_names_the_processes(mounts):
     mount = mounts()
@@ -179,6 +183,7 @@ def test_a_second_signal_ends_the_waiting(mounts):
         end(sleeper)
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_a_dead_mount_point_is_taken_over(mounts):
     mount = mounts(foreground=False)
@@ -287,6 +292,7 @@ def test_only_its_user_may_unmount_and_ask(mounts):
     assert mount.is_mounted()
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_systemd_is_told(mounts, tmp_path):
     path = str(tmp_path / "notify")

@@ -77,6 +77,7 @@ def check_histogram(samples):
         assert samples[("_sum", ("operation", operation))] > 0
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_they_tell_what_happens(mounts):
     port = free_port()

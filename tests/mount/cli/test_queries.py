@@ -57,6 +57,7 @@ def ask_in_all_ways(mount, check):
     assert mount.fsck()[0] == 0
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_find_shows_all_files_of_a_hash(mounts):
     mount = mounts()

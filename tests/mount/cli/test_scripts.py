@@ -25,16 +25,15 @@ def program(path, text):
 
 
 class Quickstart:
-    """A copy of the script whose step after the mount is a program of ours: pip."""
+    """A copy of the script whose step after the mount is a program of ours: the one that makes a Python environment."""
 
     def __init__(self, home, folder):
         self.home = home
         self.folder = folder
         shutil.copytree(PACKAGING, folder / "packaging")
-        self.pip = folder / "build" / "quickstart-venv" / "bin" / "pip"
 
-    def start(self, pip):
-        program(self.pip, pip)
+    def start(self, text):
+        program(self.folder / "packaging" / "python-env.sh", text)
         environment = {**os.environ, "KVCACHEFS_BIN": kvmount.BIN, "KVCACHEFS_DATA": self.home.nvme}
         return subprocess.Popen([self.folder / "packaging" / "quickstart.sh", self.home.mnt],
                                 env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -56,6 +56,7 @@ def works(mount, *words):
     return done.stdout
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_set_tells_what_getfattr_shows(mounts):
     mount = mounts()
@@ -121,6 +122,7 @@ def test_pin_and_unpin(mounts):
     assert os.getxattr(file, POLICY) == b"keep"
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_evict_drops_what_may_go(mounts):
     mount = mounts()
@@ -186,6 +188,7 @@ def test_evict_leaves_what_is_being_written(mounts):
     assert "no such file" in fails(mount, "evict", f"{mount.mnt}/gone")
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_explain_tells_of_a_block(mounts):
     mount = mounts()
@@ -243,6 +246,7 @@ def test_explain_tells_who_decides(mounts):
     assert (one["policy"], one["policy_by"], one["obstacle"]) == ("keep", "application", "kept")
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_explain_tells_why_a_file_is_gone(mounts):
     mount = mounts()

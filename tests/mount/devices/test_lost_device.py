@@ -121,6 +121,7 @@ def test_beside_a_read_only_device_a_full_one_is_full(two):
     assert budget["evictable"] == 0 and budget["kept"] > 0
 
 
+@pytest.mark.promise(7)
 def test_a_dead_device_costs_its_own_files(two):
     """Its filesystem is shut down: each read and write that reaches the disk is EIO."""
     mount, disks = two

@@ -77,6 +77,7 @@ def test_open_files_outlive_the_caches_the_daemon_and_the_server(exported, seed)
     client.close()
 
 
+@pytest.mark.gate
 @pytest.mark.limit(200)
 def test_what_was_evicted_is_a_miss_at_once(exported, seed):
     mount, export = exported

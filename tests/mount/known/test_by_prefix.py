@@ -202,6 +202,7 @@ def mounted():
         yield mount.mnt
 
 
+@pytest.mark.gate
 def test_one_file_is_a_link_and_several_are_a_directory(root):
     by_prefix = os.path.join(root, ".kvcachefs/by-prefix")
     with pytest.raises(FileNotFoundError):

@@ -68,6 +68,7 @@ def mounted():
         yield mount
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_is_learned_and_outlives_restarts(mount):
     blocks = Blocks(mount.mnt, 1000, 12)

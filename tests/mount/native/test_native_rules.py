@@ -32,6 +32,7 @@ def duplicates(mount):
     return counts["duplicates"], counts["duplicates_of_other_size"]
 
 
+@pytest.mark.promise(5)
 def test_the_second_writer_is_told_that_all_is_well(shared_mount, prefix):
     place, name = prefix
     final = f"{place}/{name}"
@@ -125,6 +126,7 @@ def test_renaming_the_file_onto_itself_does_nothing(shared_mount, prefix):
     os.unlink(f"{place}/also")
 
 
+@pytest.mark.promise(5)
 def test_what_must_be_new_is_refused(shared_mount, prefix):
     place, name = prefix
     final = f"{place}/{name}"
@@ -154,6 +156,7 @@ def test_what_must_be_new_is_refused(shared_mount, prefix):
     os.rmdir(f"{place}/directory")
 
 
+@pytest.mark.promise(1)
 def test_a_published_file_is_never_opened_for_writing(shared_mount, prefix):
     place, name = prefix
     final = f"{place}/{name}"
@@ -236,6 +239,7 @@ def test_its_writer_can_give_it_up(shared_mount, prefix):
     assert read(f"{place}/{name}") == b"whole"
 
 
+@pytest.mark.promise(5)
 def test_a_rename_wins_against_who_is_still_writing(shared_mount, prefix):
     place, name = prefix
     fd = os.open(f"{place}/{name}", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
@@ -246,6 +250,7 @@ def test_a_rename_wins_against_who_is_still_writing(shared_mount, prefix):
     assert read(f"{place}/{name}") == b"whole"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("command", ["echo bytes > {0}", "cat {1} > {0}", "cp {1} {0}",
                                      "(echo by; echo tes) > {0}", "dd if={1} of={0} bs=3",
                                      "cp {1} {0}.tmp && mv {0}.tmp {0}"])
@@ -291,6 +296,7 @@ def test_other_names_are_plain_files(shared_mount, prefix):
         os.unlink(path)
 
 
+@pytest.mark.gate
 def test_sessions_are_links(shared_mount, prefix):
     place, name = prefix
     top = f"{shared_mount.mnt}/session"
@@ -322,6 +328,7 @@ def test_sessions_are_links(shared_mount, prefix):
         shutil.rmtree(f"{top}/c-{name}")
 
 
+@pytest.mark.promise(7)
 def test_all_of_it_outlives_the_mount(shared_mount, prefix):
     place, name = prefix
     final = f"{place}/{name}"

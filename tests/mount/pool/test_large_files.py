@@ -125,8 +125,8 @@ def test_many_read_it_at_once(scene):
 
 
 @PATHS
-@pytest.mark.parametrize("advice", [os.POSIX_FADV_RANDOM, os.POSIX_FADV_NORMAL],
-                         ids=["random", "read-ahead"])
+@pytest.mark.parametrize("advice", [pytest.param(os.POSIX_FADV_RANDOM, id="random"),
+                                    pytest.param(os.POSIX_FADV_NORMAL, id="read-ahead", marks=pytest.mark.promise(2))])
 def test_a_server_that_stops_is_an_error_in_time(scene, advice):
     descriptor = os.open(scene.path, os.O_RDONLY)
     try:

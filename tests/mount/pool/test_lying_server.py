@@ -114,8 +114,9 @@ def test_a_listing_does_not_wait_for_a_server_that_stops(scene):
     kvmount.wait_until(lambda: len(os.listdir(scene.b.mnt)) == BLOCKS, 15, "all are listed")
 
 
-@pytest.mark.parametrize("mode", ["flip", "other_number", "short", "wrong_file", "old", "busy",
-                                  "slow", "stop", "reset"])
+@pytest.mark.parametrize("mode", [pytest.param("flip", marks=pytest.mark.promise(1)), "other_number", "short",
+                                  pytest.param("wrong_file", marks=pytest.mark.promise(1)), "old", "busy", "slow",
+                                  pytest.param("stop", marks=pytest.mark.promise(2)), "reset"])
 def test_what_a_server_does_wrong_is_a_miss(scene, mode):
     before = scene.publish(0)
     assert scene.load_all(dict(list(before.items())[:2])) == 2
@@ -170,6 +171,7 @@ def test_noise_costs_hits(scene):
     assert scene.b.cli("flush", scene.b.mnt).returncode == 0
 
 
+@pytest.mark.promise(2)
 def test_parked_opens_do_not_hold_what_is_local(scene):
     """Of one CPU: opens that wait for a server that has stopped, and stats and opens of local files."""
     # No blocks: these would be fetched when they are found.

@@ -147,6 +147,7 @@ def acl(mask, **named):
     return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
 
 
+@pytest.mark.promise(8)
 def test_an_acl_lets_nobody_in_elsewhere_whom_it_keeps_out():
     name = "system.posix_acl_access"
     with pools.Pool("nfs") as pool, pools.node(pool, "a") as a, pools.node(pool, "b") as b:

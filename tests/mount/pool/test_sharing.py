@@ -68,6 +68,7 @@ def test_the_first_lookup_of_a_mount_finds_what_is_there(pool):
             a.remount()
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_blocks_of_one_are_found_by_the_other(pool):
     seed = kvmount.seed()
@@ -171,6 +172,7 @@ def test_explain_says_that_a_file_is_on_the_pool_alone(pool):
         assert json.loads(b.cli("explain", "--json", path).stdout)["state"] != "remote"
 
 
+@pytest.mark.gate
 def test_listings_show_what_all_have(pool):
     with pools.node(pool, "a") as a, pools.node(pool, "b") as b:
         pools.wait_until_joined(a, b)
@@ -197,6 +199,7 @@ def test_listings_show_what_all_have(pool):
         kvmount.wait_until(lambda: not os.path.exists(pool.path("model")), 30, "the pool is empty")
 
 
+@pytest.mark.promise(5)
 def test_the_order_of_renames_and_replacements(pool):
     with pools.node(pool, "a") as a, pools.node(pool, "b") as b:
         pools.wait_until_joined(a, b)
@@ -210,6 +213,7 @@ def test_the_order_of_renames_and_replacements(pool):
             assert load(os.path.join(writer.mnt, "config.json")) == data
 
 
+@pytest.mark.promise(7)
 def test_a_cache_is_there_after_a_restart_of_all(pool):
     with pools.node(pool, "a") as a:
         pools.wait_until_joined(a)
@@ -241,6 +245,7 @@ def test_files_of_others_keep_their_owners(pool):
                 kvmount.run_as(load, os.path.join(mount.mnt, block(2)), uid=kvmount.NOBODY)
 
 
+@pytest.mark.promise(2)
 @pytest.mark.parametrize("pool", ["nfs"], indirect=True)
 def test_a_server_that_stops_costs_hits_and_nothing_else(pool):
     with pools.node(pool, "a") as a, pools.node(pool, "b") as b:

@@ -48,6 +48,7 @@ READERS = {
 }
 
 
+@pytest.mark.gate
 @pytest.mark.short
 @pytest.mark.parametrize("first", READERS)
 def test_readers_of_any_kind_and_order(shared_mount, first, seed):

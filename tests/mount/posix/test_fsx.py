@@ -12,6 +12,7 @@ OPERATIONS = 100_000 if kvmount.FULL else 3000
 ROUNDS = 8 if kvmount.FULL else 3
 
 
+@pytest.mark.promise(1)
 @pytest.mark.short
 def test_short(shared_mount, seed):
     exerciser = Exerciser(f"{shared_mount.mnt}/short-{seed}", seed)

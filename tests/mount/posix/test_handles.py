@@ -49,6 +49,7 @@ def check(mnt, made):
         os.close(top)
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_handles_outlive_the_cache(shared_mount):
     root = f"{shared_mount.mnt}/cached"
@@ -75,6 +76,7 @@ def test_handles_outlive_a_kill(shared_mount):
     check(shared_mount.mnt, made)
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_a_removed_file_is_stale(shared_mount):
     path = f"{shared_mount.mnt}/gone"

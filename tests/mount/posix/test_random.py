@@ -46,6 +46,7 @@ def sequence(mount, seed, user, count, stretches=3):
     assert met > 25, f"only {met} kinds of results: the sequence proved little"
 
 
+@pytest.mark.gate
 @pytest.mark.short
 @pytest.mark.parametrize("user", ["root", "nobody"])
 def test_one_sequence(shared_mount, seed, user):

@@ -53,6 +53,7 @@ class Churn:
             raise self.error
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_listing_during_churn(shared_mount, seed):
     directory = f"{shared_mount.mnt}/churn-{seed}"
@@ -90,6 +91,7 @@ def test_paused_listing(shared_mount, seed):
     assert removed > 0
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_removal_while_listing(shared_mount, seed):
     """rm -rf's way: unlink what each batch gave, and rewind until nothing is left."""

@@ -81,7 +81,7 @@ def store_and_verify(kind, root, keys, threads, alone=True):
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda k: k.name)
-@pytest.mark.parametrize("threads", [1, pytest.param(16, marks=pytest.mark.short), 64])
+@pytest.mark.parametrize("threads", [1, pytest.param(16, marks=[pytest.mark.short, pytest.mark.promise(1)]), 64])
 def test_threads(shared_mount, data_path, kind, threads):
     root = f"{shared_mount.mnt}/{kind.name}-{threads}"
     keys = list(range(max(KEYS, threads)))
@@ -153,6 +153,7 @@ def test_all_survive_a_remount(shared_mount, data_path):
         verify(kind, root, keys)
 
 
+@pytest.mark.promise(7)
 @pytest.mark.short
 @pytest.mark.limit(180)
 def test_all_survive_a_kill(shared_mount, data_path):
@@ -203,6 +204,7 @@ def store_until_it_fails(root, writer):
         thread.join()
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(kvmount.PLAIN, reason="a plain directory has no daemon to kill")
 def test_killed_in_the_middle_of_stores(mounts, data_path):
     """What was reported before the kill is there; what was not is whole or absent."""

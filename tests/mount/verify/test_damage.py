@@ -64,6 +64,7 @@ def spoil(mount, disk, backing, names, chance):
                 damage.flip(patches[name], chance)
 
 
+@pytest.mark.promise(1)
 @pytest.mark.limit(300)
 def test_damaged_files_are_misses(request, data_path, seed):
     chance = random.Random(seed)
@@ -100,6 +101,7 @@ def test_damaged_files_are_misses(request, data_path, seed):
         mount.start()
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_the_damage_of_these_tests_is_real(request, data_path, seed):
     """Without verification it is served."""

@@ -301,6 +301,7 @@ def lies_about_reads(store, bad):
     return lies, unreadable
 
 
+@pytest.mark.promise(1)
 @pytest.mark.limit(SECONDS * 3)
 def test_wrong_reads(lying, data_path):
     """A bit that flips, the bytes of another place, EIO: only where it happens."""

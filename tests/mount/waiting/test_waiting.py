@@ -114,7 +114,7 @@ def p99(taken):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("count", [pytest.param(100, marks=pytest.mark.short), MANY])
+@pytest.mark.parametrize("count", [pytest.param(100, marks=[pytest.mark.short, pytest.mark.promise(2, 8)]), MANY])
 def test_waiters_do_not_slow_others(mounts, transport, kind, count):
     mount = mounts(transport=transport)
     os.chmod(mount.mnt, 0o755)
@@ -135,6 +135,7 @@ def test_waiters_do_not_slow_others(mounts, transport, kind, count):
         assert mode == {"uring": "io_uring", "dev": "dev_fuse"}[transport]
 
 
+@pytest.mark.gate
 @pytest.mark.short
 def test_a_killed_waiter_goes_at_once(mounts, transport):
     """A waiter is killable: nothing of it is parked in the daemon."""

@@ -16,6 +16,7 @@
 
 #include "backend/base/clock.h"
 #include "tests/fakes/expect_result.h"
+#include "tests/fakes/promise.h"
 #include "tests/fakes/temp_dir.h"
 #include "tests/fakes/tests_dir.h"
 
@@ -56,6 +57,7 @@ TEST_F(RocksdbStoreTest, KeepsItsRecords) {
 }
 
 TEST_F(RocksdbStoreTest, KeepsEveryWriteOfAKilledProcess) {
+  PROMISE(7);
   int acknowledged[2];
   ASSERT_EQ(0, ::pipe2(acknowledged, O_CLOEXEC));
   const pid_t child = ::fork();
@@ -190,6 +192,7 @@ TEST_F(RocksdbStoreTest, TheRestOfADatabaseIsNotTakenForNone) {
 }
 
 TEST_F(RocksdbStoreTest, ADamagedBlockIsAnErrorNeverAWrongValue) {
+  PROMISE(1);
   {
     auto store = open(dir_ / "db");
     ASSERT_OK(store);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "fs/known/file_policy.h"
+#include "tests/fakes/promise.h"
 #include "tests/fakes/test_volume.h"
 
 namespace kvcachefs::testing {
@@ -79,6 +80,7 @@ bool refuses(TestVolume& volume) {
 }
 
 TEST(Evictor, KeepsTheBudgetAndTheNewest) {
+  PROMISE(4);
   TestVolume volume(small());
   start(volume);
   fill(volume, 100);
@@ -93,6 +95,7 @@ TEST(Evictor, KeepsTheBudgetAndTheNewest) {
 }
 
 TEST(Evictor, PassesOverWhatIsOpenLeasedOrKept) {
+  PROMISE(3);
   TestVolume volume(small(std::chrono::hours{1}));
   const InodeNumber open = store(volume, "open");
   OpenFile& reader = volume.open(open, O_RDONLY);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/fakes/promise.h"
+
 namespace kvcachefs {
 namespace {
 
@@ -11,6 +13,7 @@ constexpr uid_t kAnn = 1000;
 constexpr uid_t kBob = 1001;
 
 TEST(Leases, HoldExactlyAsLongAsSaid) {
+  PROMISE(3);
   Leases leases(60 * kSecond);
   leases.grant(7, kAnn, false, 100, 5 * kSecond);
   EXPECT_TRUE(leases.holds(7, 65 * kSecond - 1));
@@ -40,6 +43,7 @@ TEST(Leases, AFloodEndsItsOwnOldestFirst) {
 }
 
 TEST(Leases, WhatWasOpenedStaysAndALookupDoesNotWeakenIt) {
+  PROMISE(3);
   Leases leases(60 * kSecond);
   leases.set_most_bytes(1000);
   leases.grant(1, kAnn, true, 900, 0);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/clock.h"
+#include "tests/fakes/promise.h"
 
 namespace kvcachefs {
 namespace {
@@ -75,6 +76,7 @@ TEST(Room, InodesRunOutToo) {
 }
 
 TEST(Room, HeadroomFollowsTheWritersWithinBounds) {
+  PROMISE(4);
   const std::uint64_t budget = 64 * kGiB;
   EXPECT_EQ(budget / 64, marks_of(budget, 0, 0).headroom);
   EXPECT_EQ(188, marks_of(budget, 0, 3008).inode_headroom);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/fakes/promise.h"
+
 namespace kvcachefs {
 namespace {
 
@@ -32,6 +34,7 @@ TEST(Shares, OfNobodySayNothing) {
 }
 
 TEST(Shares, WhoFloodsIsBeyondHisOwn) {
+  PROMISE(8);
   const std::vector<Tenant> tenants = {with_share(1, 50), with_share(2, 50)};
   const Shares shares(tenants, uses({{1, 400}, {2, 600}}), kBudget, kBudget);
   EXPECT_EQ(mask_of(2), shares.beyond_share());

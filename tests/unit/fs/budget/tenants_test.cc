@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fs/known/file_policy.h"
+#include "tests/fakes/promise.h"
 #include "tests/fakes/test_volume.h"
 
 namespace kvcachefs::testing {
@@ -146,6 +147,7 @@ class TenantsOfASmallVolume : public TenantsOf {
 };
 
 TEST_F(TenantsOfASmallVolume, AFloodEvictsItsOwn) {
+  PROMISE(8);
   const InodeNumber quiet = directory(kRootInode, "quiet");
   const InodeNumber loud = directory(kRootInode, "loud");
   tell(quiet, kShareXattr, "50%");

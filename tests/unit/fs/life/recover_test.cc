@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/fakes/promise.h"
 #include "tests/fakes/test_volume.h"
 
 namespace kvcachefs {
@@ -44,6 +45,7 @@ TEST(Recovery, DaemonCrashDropsWhatWasNotPublished) {
 }
 
 TEST(Recovery, DaemonCrashKeepsWhatWasPublishedAndEqual) {
+  PROMISE(7);
   TestVolume volume;
   volume.store_file(kRootInode, "f", "bytes");
   volume.crash_daemon();
@@ -55,6 +57,7 @@ TEST(Recovery, DaemonCrashKeepsWhatWasPublishedAndEqual) {
 }
 
 TEST(Recovery, DaemonCrashDropsWhatChangedAfterItsFlush) {
+  PROMISE(1);
   TestVolume volume;
   const Created made = volume.create(kRootInode, "f");
   EXPECT_OK(volume->flush(*made.opened.file, kRoot));
@@ -112,6 +115,7 @@ TEST(Recovery, MachineCrashBringsSealedBytesBackAndDropsOthers) {
 }
 
 TEST(Recovery, MachineCrashKeepsSealedAndFsyncedOnly) {
+  PROMISE(7);
   TestVolume volume;
   volume.store_file(kRootInode, "sealed", "sealed");
   volume.settle();
@@ -267,6 +271,7 @@ TEST(Recovery, AMissingBackingFileMakesHandlesStale) {
 }
 
 TEST(Recovery, ASealedFileThatWasCutOrGrownIsQuarantined) {
+  PROMISE(1);
   TestVolume volume;
   std::uint64_t damaged = 0;
   volume.start();
@@ -369,6 +374,7 @@ TEST(Recovery, ADeviceThatIsAddedIsNoCrashOfTheMachine) {
 }
 
 TEST(Recovery, IsTheSameWithTheRealDatabase) {
+  PROMISE(7);
   TestVolume volume({.rocksdb = true, .devices = 1, .volume = {}});
   volume.store_file(kRootInode, "sealed", "sealed");
   volume.settle();

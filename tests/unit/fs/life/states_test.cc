@@ -10,6 +10,7 @@
 
 #include "backend/base/crc32c.h"
 #include "fs/node/open_file.h"
+#include "tests/fakes/promise.h"
 #include "tests/fakes/test_volume.h"
 
 namespace kvcachefs {
@@ -255,6 +256,7 @@ TEST(States, AChangeUnderASealIsFoundAndSealedAnew) {
 }
 
 TEST(States, AFileThatTheDiskRefusesIsPoisoned) {
+  PROMISE(1);
   TestVolume volume;
   const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
   must(volume->link(inode, kRootInode, "g"));
@@ -411,6 +413,7 @@ TEST(States, AStopDoesNotPublishHalfAFile) {
 
 // Its RELEASE was lost with the mount.
 TEST(States, AStopSealsWhatWasClosedLast) {
+  PROMISE(7);
   TestVolume volume;
   const Created made = volume.create(kRootInode, "f");
   volume.start();

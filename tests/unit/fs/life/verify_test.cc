@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "backend/base/unique_fd.h"
+#include "tests/fakes/promise.h"
 #include "tests/fakes/test_volume.h"
 
 namespace kvcachefs {
@@ -74,6 +75,7 @@ class Verify : public ::testing::Test {
 };
 
 TEST_F(Verify, ADamagedFileIsAMissSetAsideAndCounted) {
+  PROMISE(1);
   for (const std::size_t offset :
        {std::size_t{0}, std::size_t{kChecksumChunk}, kBytes.size() - 1}) {
     TestVolume volume;
@@ -216,6 +218,7 @@ TEST_F(Verify, ACtimeAloneIsJudgedByTheBytes) {
 }
 
 TEST_F(Verify, TheScrubFindsWhatNobodyOpens) {
+  PROMISE(1);
   TestVolume volume({.rocksdb = false,
                      .devices = 1,
                      .volume = {.keep_by_default = false,

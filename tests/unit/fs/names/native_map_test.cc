@@ -11,6 +11,7 @@
 #include "fs/explain/evict.h"
 #include "fs/layout/layout.h"
 #include "fs/names/credentials.h"
+#include "tests/fakes/promise.h"
 #include "tests/fakes/test_volume.h"
 
 namespace kvcachefs {
@@ -101,6 +102,7 @@ TEST_F(Native, ACopyThatIsBeingEvictedStandsInNobodysWay) {
 }
 
 TEST_F(Native, ARenameOntoAPublishedHashSucceedsAndTheFirstCopyStays) {
+  PROMISE(5);
   publish(kHash, "first");
   const InodeNumber first = must(volume.resolve("prefix/" + kHash));
   const InodeNumber second = volume.store_file(prefix, "tmp", "second");

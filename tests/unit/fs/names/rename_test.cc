@@ -1,6 +1,7 @@
 // Rename: moving, replacing, exchanging; and publication by it.
 #include <stdio.h>
 
+#include "tests/fakes/promise.h"
 #include "tests/fakes/test_volume.h"
 
 namespace kvcachefs {
@@ -22,6 +23,7 @@ TEST(Rename, MovesAFileBetweenDirectories) {
 }
 
 TEST(Rename, ReplacesAFileWhoseReadersKeepTheirBytes) {
+  PROMISE(5);
   TestVolume volume;
   const InodeNumber old = volume.store_file(kRootInode, "f", "old");
   OpenFile& reader = volume.open(old, O_RDONLY);
@@ -37,6 +39,7 @@ TEST(Rename, ReplacesAFileWhoseReadersKeepTheirBytes) {
 }
 
 TEST(Rename, PublishesAnOpenFile) {
+  PROMISE(5);
   TestVolume volume;
   const Created made = volume.create(kRootInode, "tmp");
   volume.write(*made.opened.file, "bytes");
@@ -134,6 +137,7 @@ TEST(Rename, DirectoriesCarryTheirLinkCounts) {
 }
 
 TEST(Rename, IsOneCommit) {
+  PROMISE(5);
   TestVolume volume;
   volume.store_file(kRootInode, "f", "old");
   volume.store_file(kRootInode, "tmp", "new");

@@ -1,0 +1,118 @@
+"""The gate, and the slices after it.
+
+The gate is what every change has to pass: style, unit and contract tests, the tests of mounts that are marked `gate` on a data path
+and a transport drawn by the seed, the check that every promise of the design was proved, and one of the sanitizers. The slices are parts
+of all the rest, in an order drawn by the seed, as many as there is time for."""
+
+import os
+import random
+
+import labels
+import promises
+import pytests
+from context import WORKERS, say
+from results import Results
+
+SUITES = ("mount", "crash", "runtimes")
+# Where building took longer than this, the sanitizer runs after the gate: the verdict on the rest is there sooner.
+SANITIZER_AT_ONCE_S = 8 * 60
+BY_SEED = {"KVCACHEFS_BY_SEED": "1"}
+
+
+class Part:
+    """Something that passes or fails. `seconds`: how long it takes where this machine has not done it yet."""
+
+    def __init__(self, name, run, seconds=60, why_not=None):
+        self.name, self.run, self.seconds = name, run, seconds
+        self.why_not = why_not  # Returns why it cannot run on this machine, or None.
+
+
+def _slice(number, parts):
+    return {"KVCACHEFS_SLICE": f"{number}/{parts}", **BY_SEED}
+
+
+def prove(context):
+    """Every promise has a test in this gate that passed, and every test that is marked for one ran."""
+    open_ones = list(promises.unproved(Results(context.reports).lines()))
+    for text in open_ones:
+        context.note(text)
+    context.note(f"{len(promises.PROMISES)} promises, {len(promises.marked())} tests marked for them, {len(open_ones)} not proved")
+    return not open_ones
+
+
+def _sanitizers(seed):
+    """(the one of the gate, the other)"""
+    pair = [labels.ASAN, labels.TSAN]
+    return pair if seed % 2 == 0 else pair[::-1]
+
+
+def gate():
+    return [
+        Part("style", labels.style),
+        Part("unit", labels.unit_of_the_gate),
+        Part("contract", labels.contract),
+        Part("mounts", labels.suites(*SUITES, marks="gate", environment=BY_SEED)),
+        Part("promises", prove),
+    ]
+
+
+def sanitizer_of_the_gate(seed):
+    chosen = _sanitizers(seed)[0]
+    return [
+        Part(f"{chosen.preset} unit", chosen.unit, 120),
+        Part(f"{chosen.preset} contract", chosen.contract, 90),
+        Part(f"{chosen.preset} mounts", lambda c: chosen.mounts(c, marks="gate and short", environment=BY_SEED), 90),
+    ]
+
+
+def _folder_slices(folder, parts, seconds, **environment):
+    for number in range(parts):
+        yield Part(f"{folder} {number + 1}/{parts}",
+                   labels.suites(folder, marks="not gate", some=False,
+                                 environment={**_slice(number, parts), **environment}), seconds)
+
+
+def _no_programs():
+    why = labels.why_not_conformance()
+    if why:
+        return why
+    if not all(os.path.exists(os.path.join(labels.CONFORMANCE_PROGRAMS, name)) for name in ("pjdfstest", "fsx")):
+        return "pjdfstest and fsx are not built on this machine (tests/run.sh conformance builds them)"
+    return None
+
+
+def slices(seed):
+    """All of them, in the order of this run."""
+    other = _sanitizers(seed)[1]
+    found = [
+        *_folder_slices("mount", 4, 120),
+        *_folder_slices("crash", 4, 70),
+        *_folder_slices("runtimes", 4, 80),
+        Part("simulations", labels.simulations, 60),
+        Part(f"{other.preset} unit", other.unit, 200),
+        Part(f"{other.preset} contract", other.contract, 100),
+        Part("soak", labels.suites("soak", environment={"KVCACHEFS_SOAK_S": "30"}), 50),
+    ]
+    for number in range(2):
+        for which in (labels.ASAN, labels.TSAN):
+            # Of the sanitizer of the gate what the gate leaves out, of the other all.
+            marks = "short" if which is other else "short and not gate"
+            found.append(Part(f"{which.preset} mounts {number + 1}/2",
+                              lambda c, w=which, m=marks, n=number: w.mounts(c, marks=m, environment=_slice(n, 2), some=False),
+                              120))
+        found.append(Part(f"conformance {number + 1}/2",
+                          labels.suites("conformance", environment=_slice(number, 2), some=False), 90, _no_programs))
+        found.append(Part(f"oracle {number + 1}/2",
+                          labels.suites(*labels.ORACLE_FOLDERS, some=False,
+                                        environment={**_slice(number, 2), "KVCACHEFS_TARGET": "ext4"}), 40))
+        found.append(Part(f"libfuse314 {number + 1}/2",
+                          lambda c, n=number: labels.libfuse314(c, _slice(n, 2)), 80))
+        found.append(Part(f"xfs {number + 1}/2",
+                          labels.suites(*labels.XFS_FOLDERS, some=False,
+                                        environment={**_slice(number, 2), "KVCACHEFS_BELOW": "xfs"}), 60))
+    targets = labels.fuzz_targets()
+    for first in range(0, len(targets), 2):
+        pair = targets[first:first + 2]
+        found.append(Part("fuzz " + " ".join(pair), lambda c, p=pair: labels.fuzz(c, p, 15), 40))
+    random.Random(seed).shuffle(found)
+    return found

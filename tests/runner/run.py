@@ -1,0 +1,213 @@
+"""The tests' runner: tests/run.sh says how it is called."""
+
+import os
+import signal
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE), os.path.join(os.path.dirname(HERE), "conformance")]
+
+import gate  # noqa: E402
+import labels  # noqa: E402
+import leftovers  # noqa: E402
+from build import cache_line  # noqa: E402
+from context import LOGS, ROOT, Context, cache_directory, output_of, say  # noqa: E402
+from ledger import Ledger  # noqa: E402
+from results import Durations, Results  # noqa: E402
+
+# Gate and slices end within 28 minutes of the start; a slice begins only if it will have ended by then.
+BUDGET_S = int(os.environ.get("KVCACHEFS_BUDGET_S", 28 * 60))
+SLOW_S = 5
+FULL_RUN = os.path.join(ROOT, "bench", "results", "full-run.txt")
+
+
+class Run:
+    """Parts, one after the other; counts, times, and what is said of each."""
+
+    def __init__(self, context):
+        self.context = context
+        self.passed = self.failed = 0
+        self.took = []        # (seconds, part)
+        self.text = []        # what was said, for the record of a full run
+
+    def say(self, text=""):
+        say(text)
+        self.text.append(text)
+
+    def part(self, part):
+        """Runs it; its log is build/test-logs/NAME.log. Returns whether it has passed."""
+        context, start = self.context, time.monotonic()
+        since = Results(context.reports).position()
+        context.log_path = os.path.join(LOGS, part.name.replace("/", "-of-").replace(" ", "-") + ".log")
+        with open(context.log_path, "w+", errors="replace") as context.log:
+            good = bool(part.run(context))
+            left = leftovers.clean_up(context)
+            for line in left:
+                context.note(line)
+        seconds = time.monotonic() - start
+        lines = Results(context.reports).lines(since)
+        failed = [line["test"] for line in lines if line["outcome"] == "failed"]
+        told = f"{len(lines) - len(failed)} passed, {len(failed)} failed" if lines else ""
+        self.say(f"{part.name:18} {'passed' if good else 'failed':7} {seconds:5.0f} s   {told}")
+        for line in left:
+            self.say("    " + line)
+        self.took.append((seconds, part.name))
+        self.passed += good
+        self.failed += not good
+        if not good:
+            self._show_failure(failed)
+        return good
+
+    def _show_failure(self, tests):
+        for test in tests[:40]:
+            self.say(f"    failed: {test}")
+        say(f"---- the end of {self.context.log_path}")
+        with open(self.context.log_path, errors="replace") as file:
+            say("\n".join(file.read().splitlines()[-120:]))
+        say("----")
+
+    def summary(self):
+        """What took how long, what the compiler cache did, what was tried again, and the closing line."""
+        context = self.context
+        self.say("\nparts, by time:")
+        for seconds, name in sorted(self.took, reverse=True):
+            self.say(f"  {seconds:6.0f} s  {name}")
+        self.say("builds:")
+        for preset, targets, seconds, good in context.builds:
+            self.say(f"  {seconds:6.0f} s  {preset}: {' '.join(targets)}{'' if good else ' (failed)'}")
+        self.say(f"  {cache_line(context)}")
+        slow = Results(context.reports).slowest(SLOW_S)
+        self.say(f"tests over {SLOW_S} s: {len(slow)}")
+        for seconds, test in slow:
+            self.say(f"  {seconds:6.1f} s  {test}")
+        self.say(f"tried again: {len(context.tried_again)}")
+        for test, verdict in context.tried_again:
+            self.say(f"  {test}: {verdict}")
+        context.durations.save({
+            **{line["test"]: line["seconds"] for line in Results(context.reports).lines()},
+            **{f"part {name}": round(seconds, 1) for seconds, name in self.took}})
+        self.say(f"KVCACHEFS_SEED={context.seed}, {context.elapsed() / 60:.1f} minutes")
+        self.say(f"{self.passed} passed, {self.failed} failed")
+
+
+def run_gate(run):
+    """The gate. True when the sanitizer belongs to what comes next, because building has taken long."""
+    context = run.context
+    for part in gate.gate():
+        run.part(part)
+    late = context.elapsed() > gate.SANITIZER_AT_ONCE_S
+    if not late:
+        for part in gate.sanitizer_of_the_gate(context.seed):
+            run.part(part)
+    run.say(f"gate: {context.elapsed() / 60:.1f} minutes"
+            + (", the sanitizer comes first among the slices" if late else ""))
+    return late
+
+
+def run_slices(run, sanitizer_first):
+    context = run.context
+    parts = gate.slices(context.seed)
+    if sanitizer_first:
+        for part in gate.sanitizer_of_the_gate(context.seed):
+            run.part(part)
+    left_out = []
+    for part in parts:
+        why = part.why_not() if part.why_not else None
+        expected = context.durations.of(f"part {part.name}", part.seconds) * 1.2
+        if why is None and context.elapsed() + expected > BUDGET_S:
+            why = f"{expected:.0f} s do not fit into {BUDGET_S / 60:.0f} minutes"
+        if why:
+            left_out.append((part.name, why))
+        else:
+            run.part(part)
+    run.say(f"not begun: {len(left_out)} of {len(parts)} slices")
+    for name, why in left_out:
+        run.say(f"  {name}: {why}")
+
+
+def run_labels(run, names):
+    for name in names:
+        why = labels.why_not_conformance() if name == "conformance" else None
+        if why:
+            run.say(f"{name:18} left out: {why}")
+            continue
+        run.part(gate.Part(name, {**labels.DEFAULT, **labels.NAMED}[name]))
+
+
+def run_full(run):
+    """Everything, and its record beside the benchmarks' results."""
+    names = [*labels.DEFAULT, "oracle", "vm"]
+    run_labels(run, names)
+    run.part(gate.Part("promises", gate.prove))
+    run.part(gate.Part("bench --quick", labels.bench_quick))
+
+
+def record(run):
+    commit = output_of(["git", "describe", "--always", "--dirty", "--abbrev=12"])
+    with open(FULL_RUN, "w") as file:
+        file.write(f"tests/run.sh full at {commit}, {time.strftime('%Y-%m-%d')}\n\n" + "\n".join(run.text) + "\n")
+    say(f"kept in {os.path.relpath(FULL_RUN, ROOT)}")
+
+
+def parse(words):
+    """(what to run, arguments of pytest). Ends the process on a word that it does not know."""
+    names, arguments = [], []
+    known = [*labels.DEFAULT, *labels.NAMED, "gate", "full"]
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            arguments, words = words, []
+        elif word == "--list":
+            print("\n".join(known))
+            sys.exit(0)
+        elif word in known:
+            names.append(word)
+        else:
+            print(f"run.sh: unknown label {word} ({' '.join(known)})", file=sys.stderr)
+            sys.exit(2)
+    if len(names) > 1 and {"gate", "full"} & set(names):
+        print("run.sh: gate and full are whole runs: name no other label beside them", file=sys.stderr)
+        sys.exit(2)
+    return names, arguments
+
+
+def main():
+    names, arguments = parse(sys.argv[1:])
+    context = Context(arguments, full=names == ["full"])
+    context.tried_again = []
+    cache = cache_directory()
+    context.durations = Durations(cache)
+    context.ledger = Ledger(cache, context.mark)
+    run = Run(context)
+
+    def interrupted(number, _):
+        signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, interrupted)
+    run.say(f"kvcachefs tests: {' '.join(names) or 'gate, then slices'} (KVCACHEFS_SEED={context.seed})")
+    leftovers.clean_up(context)
+    try:
+        if not names or names == ["gate"]:
+            late = run_gate(run)
+            if not names or late:
+                run_slices(run, late) if not names else [run.part(p) for p in gate.sanitizer_of_the_gate(context.seed)]
+        elif names == ["full"]:
+            run_full(run)
+        else:
+            run_labels(run, names)
+    except KeyboardInterrupt:
+        leftovers.end_processes(context.mark, everything=True)
+        leftovers.clean_up(context)
+        say("interrupted")
+        return 130
+    run.summary()
+    if names == ["full"]:
+        record(run)
+    return 0 if run.failed == 0 and run.passed > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
