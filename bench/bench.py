@@ -18,6 +18,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 import kvmount  # noqa: E402  pylint: disable=wrong-import-position
+from standing import RESULTS, Standing  # noqa: E402  pylint: disable=wrong-import-position
 
 CLIENT = os.path.join(ROOT, "build", "bench", "bin", "kvcachefs_bench")
 KIB, MIB = 1 << 10, 1 << 20
@@ -30,6 +31,7 @@ DIRECT_LOAD_TARGET = 0.95
 NAME_TARGETS = {"stat_hit": 0.75, "stat_miss": 0.75, "readdir": 1.0}
 DAEMON_TARGETS = {"load": 0.5, "load_first_touch": 0.25}
 OPEN_CLOSE_EXTRA_US = 2.0
+STANDING = None  # With --quick, what the rows are compared with.
 
 
 def size_text(size):
@@ -59,16 +61,15 @@ class Case:
     def median(self, side, key):
         return statistics.median(r[key] for r in self.results[side])
 
-    def ratio(self):
-        """The median of the rounds' ratios: what disturbs a round disturbs both of its sides.
+    def ratios(self):
+        """The ratio of each round: what disturbs a round disturbs both of its sides.
 
         One thread is compared by the median latency of an operation: on a busy machine a rate
         tells how often the scheduler took the processor away.
         """
         alone = self.options.get("threads", 1) == 1
-        return statistics.median(
-            e["p50_us"] / k["p50_us"] if alone else k["per_second"] / e["per_second"]
-            for k, e in zip(self.results["kvcachefs"], self.results["ext4"]))
+        return [e["p50_us"] / k["p50_us"] if alone else k["per_second"] / e["per_second"]
+                for k, e in zip(self.results["kvcachefs"], self.results["ext4"])]
 
     def row(self):
         moves_bytes = self.operation.startswith(("load", "store"))
@@ -79,14 +80,15 @@ class Case:
             row[side] = self.median(side, key)
             row[side + "_p50_us"] = self.median(side, "p50_us")
             row[side + "_p99_us"] = self.median(side, "p99_us")
-        row["ratio"] = self.ratio()
+        row["ratios"] = [round(ratio, 4) for ratio in self.ratios()]
+        row["ratio"] = statistics.median(self.ratios())
         row["reached"] = None if self.target is None else row["ratio"] >= self.target
         return row
 
 
-def data_cases(quick):
+def data_cases():
     cases = []
-    for threads in (1,) if quick else (1, 4):
+    for threads in (1, 4):
         for mode in MODES:
             for size in SIZES:
                 options = {"size": size, "threads": threads, "mode": mode}
@@ -111,11 +113,16 @@ def name_cases():
     return cases + [Case("readdir 10 k", "readdir", NAME_TARGETS["readdir"], names=10_000)]
 
 
-def daemon_cases(quick):
-    sizes = SIZES[1:4] if quick else SIZES
+def daemon_cases():
     return [Case(f"daemon-served {'cached' if op == 'load' else 'first touch'} {size_text(size)}",
                  op, DAEMON_TARGETS[op] if size >= MIB else None, size=size, mode="buffered")
-            for op in ("load", "load_first_touch") for size in sizes]
+            for op in ("load", "load_first_touch") for size in SIZES]
+
+
+def watched(cases):
+    """Those that have a target, and the two that open+close is judged by."""
+    return [case for case in cases
+            if case.target is not None or case.operation in ("open_close", "round_trip")]
 
 
 def measure(cases, directories, rounds, seconds, forget=lambda: None):
@@ -136,14 +143,19 @@ def measure(cases, directories, rounds, seconds, forget=lambda: None):
 
 
 def show(row):
+    """A line of the table; with --quick also the ratio that stands."""
     if row["unit"] == "bytes/s":
         rates = [f"{row[s] / 1e9:7.2f} GB/s" for s in ("ext4", "kvcachefs")]
     else:
         rates = [f"{row[s] / 1e3:7.1f} k/s " for s in ("ext4", "kvcachefs")]
     target = "" if row["target"] is None else f">= {row['target']:.2f}"
     verdict = {None: "", True: "ok", False: "below"}[row["reached"]]
+    before = STANDING.ratio(row["case"]) if STANDING else None
+    stands = "" if before is None else f"stands {before:.2f}"
+    fallen = "FALLEN" if STANDING and STANDING.has_fallen(row) else ""
     print(f"{row['case']:34} {rates[0]} {rates[1]} {row['ext4_p50_us']:8.1f} "
-          f"{row['kvcachefs_p50_us']:8.1f} us {row['ratio']:6.2f}  {target:8} {verdict}", flush=True)
+          f"{row['kvcachefs_p50_us']:8.1f} us {row['ratio']:6.2f}  {target:8} {verdict:5} {stands} "
+          f"{fallen}".rstrip(), flush=True)
 
 
 def head(title):
@@ -264,25 +276,43 @@ def machine():
 
 def main():
     parser = argparse.ArgumentParser(prog="bench.sh")
-    parser.add_argument("--quick", action="store_true", help="one thread, short measurements")
+    parser.add_argument("--quick", action="store_true",
+                        help="the rows that have a target, within three minutes, beside the ratios that stand in "
+                             "bench/results/; says which have fallen, and fails for none")
+    parser.add_argument("--record", action="store_true",
+                        help="with --quick: writes bench/results/quick.json, what stands from now on")
     parser.add_argument("--json", metavar="FILE", help="writes every figure there, too")
     parser.add_argument("--directory", default="/var/tmp", help="on the disk to measure")
     parser.add_argument("--only", help="cases whose name has this in it")
     parser.add_argument("--rounds", type=int, default=5, help="default 5")
     parser.add_argument("--self-test", action="store_true", help="ext4 against ext4: ratios of 1")
     arguments = parser.parse_args()
+    if arguments.record and not arguments.quick:
+        parser.error("--record goes with --quick")
+    global STANDING  # pylint: disable=global-statement
+    STANDING = Standing() if arguments.quick else None
     arguments.seconds = 0.1 if arguments.quick else 0.4
     told = machine()
     print(f"{told['cpus']} CPUs ({told['cpu']}), {told['memory_bytes'] >> 30} GiB, kernel "
           f"{told['kernel']}, load {os.getloadavg()[0]:.1f}; median of {arguments.rounds} rounds")
     rows = []
-    bench_mount(arguments, "Names (one thread)", wanted(name_cases(), arguments.only), rows)
-    bench_mount(arguments, "Data", wanted(data_cases(arguments.quick), arguments.only), rows)
-    bench_mount(arguments, "Daemon-served",
-                wanted(daemon_cases(arguments.quick), arguments.only), rows, "daemon")
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as out:
+    names, data, daemon = name_cases(), data_cases(), daemon_cases()
+    if arguments.quick:
+        names, data, daemon = watched(names), watched(data), watched(daemon)
+    bench_mount(arguments, "Names (one thread)", wanted(names, arguments.only), rows)
+    bench_mount(arguments, "Data", wanted(data, arguments.only), rows)
+    bench_mount(arguments, "Daemon-served", wanted(daemon, arguments.only), rows, "daemon")
+    files = [arguments.json] if arguments.json else []
+    if arguments.record:
+        files.append(os.path.join(RESULTS, "quick.json"))
+    for path in files:
+        with open(path, "w", encoding="utf-8") as out:
             json.dump({"machine": told, "rounds": arguments.rounds, "rows": rows}, out, indent=1)
+            out.write("\n")
+    if STANDING:
+        fallen = [r["case"] for r in rows if STANDING.has_fallen(r)]
+        print(f"\n{len(fallen)} have fallen by more than their spread" +
+              (": " + "; ".join(fallen) if fallen else ""))
     missed = [r["case"] for r in rows if r.get("reached") is False]
     print(f"\n{len(missed)} below their target" + (": " + "; ".join(missed) if missed else ""))
 
