@@ -55,7 +55,7 @@ class MountError(Exception):
 
 
 class Late(AssertionError):
-    """A bound on time was exceeded, and nothing else was wrong: the only failure that the runner may try again."""
+    """A bound on time was exceeded. Wrong bytes, names, errnos and counts are plain AssertionErrors."""
 
 
 def seed():
@@ -74,7 +74,7 @@ def is_dead(path):
 
 
 def wait_until(condition, seconds, what):
-    """Polls `condition` until it holds; raises TimeoutError naming `what` at the deadline."""
+    """Polls `condition` until it holds; raises Late naming `what` at the deadline."""
     deadline = time.monotonic() + seconds * SLOWNESS
     pause = 0.001
     while True:
@@ -82,9 +82,55 @@ def wait_until(condition, seconds, what):
         if value:
             return value
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {seconds * SLOWNESS} s")
+            raise Late(f"{what}: not within {seconds * SLOWNESS} s")
         time.sleep(pause)  # The poll interval, not an assumption about how long it takes.
         pause = min(pause * 2, 0.05)
+
+
+def check_time(taken, most, what, control=0.0, times=2):
+    """Raises Late when `what` took more than `most` seconds (six times as many under a sanitizer)
+    and more than `times` the seconds of `control`: of the like in the same run without the mount."""
+    limit = max(most * (SLOWNESS if SANITIZER else 1), times * control)
+    if taken > limit:
+        raise Late(f"{what}: {taken:.3f} s, at most {limit:.3f} s (control {control:.3f} s)")
+
+
+class Beside:
+    """Measures what the machine gives to a process beside the one under test while the `with`
+    lasts: of a CPU, and given a `directory` also of the disk below it (tests/beside.py). check()
+    scales a bound by that."""
+
+    MOST = 10  # A bound grows at most by this, so that a hang remains one.
+
+    def __init__(self, directory=""):
+        self._directory = directory
+
+    def __enter__(self):
+        # Not a fork: it would hold descriptors of the mount open.
+        words = [sys.executable, "-S", os.path.join(TESTS, "beside.py"), self._directory]
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                         text=True)
+        if self._process.stdout.readline() != "ready\n":
+            self.__exit__()
+            raise RuntimeError("tests/beside.py does not start")
+        return self
+
+    def __exit__(self, *_):
+        try:
+            said = self._process.communicate(timeout=60 * SLOWNESS)[0]
+        finally:
+            self._process.kill()
+            self._process.wait()
+        self._told = json.loads(said or "{}")
+
+    def check(self, taken, most, what):
+        """After the `with`: raises Late when `what` took more than `most` seconds, scaled."""
+        told = self._told
+        slowness = min(max(told["waited"] / told["computed"], 1), self.MOST)
+        longest = min(told["longest"], most * self.MOST / 3)
+        print(f"{what}: {taken:.3f} s of {most} s; beside it a CPU was {slowness:.2f} times as slow, "
+              f"the longest turn {longest:.3f} s")
+        check_time(taken, most * slowness, what, longest, times=3)
 
 
 def wait_pidfd(pidfd, seconds):
@@ -204,6 +250,14 @@ class Child:
 def run_as(function, *args, uid=0, gid=None, groups=(), seconds=60):
     """Child(...).result(): one call in a process of its own."""
     return Child(function, *args, uid=uid, gid=gid, groups=groups).result(seconds)
+
+
+def load_or_miss(load, *arguments):
+    """load(*arguments), or None for a miss: its name is not there. Any other errno is raised."""
+    try:
+        return load(*arguments)
+    except FileNotFoundError:
+        return None
 
 
 def remove_tree(path):
@@ -585,7 +639,7 @@ class LoopFs:
 
         try:
             wait_until(attempt, 10, "loop mount")
-        except TimeoutError as late:
+        except Late as late:
             raise MountError(f"{late}: {self._said}") from None
         if self.direct:
             subprocess.run(["losetup", "--direct-io=on", *self._devices()], check=True,

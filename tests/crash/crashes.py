@@ -9,13 +9,14 @@ import stat
 import kvmount
 import model
 
-# The promise; sanitizer builds open the database several times slower.
-_REMOUNT_S = 12 if kvmount.SANITIZER else 2
+_REMOUNT_S = 2  # The promise.
 
 
-def remount_limit_s():
-    """The promise, on a machine that has a processor for us: else our share of one is longer."""
-    return _REMOUNT_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+def check_remount_time(seconds):
+    """Raises Late when a remount took longer than is promised on a machine that has a CPU for it;
+    with more that run than there are CPUs, longer by that ratio."""
+    kvmount.check_time(seconds, _REMOUNT_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)),
+                       "remount")
 
 
 def count(full, normal, short):
@@ -136,6 +137,6 @@ def check_space(mount):
 
     try:
         kvmount.wait_until(settled, 15, "the budget, the disk and the names to agree")
-    except TimeoutError as late:
-        raise AssertionError(f"{late}: {seen}") from None
+    except kvmount.Late as late:
+        raise kvmount.Late(f"{late}: {seen}") from None
     return seen["objects"], seen["occupied"]

@@ -318,8 +318,8 @@ class Rounds:
         """Until this run of the daemon has evicted so many files."""
         try:
             kvmount.wait_until(lambda: self._evicted() >= least, 60, "evictions")
-        except TimeoutError as late:
-            raise AssertionError(f"{late}: {self._evicted()} of {least}") from None
+        except kvmount.Late as late:
+            raise kvmount.Late(f"{late}: {self._evicted()} of {least}") from None
 
     def _evicted(self):
         return self.mount.status()["dropped"]["room"]["files"]
@@ -374,7 +374,7 @@ class Rounds:
         self.mount.start()
         seconds = time.monotonic() - begin
         self.slowest = max(self.slowest, seconds)
-        assert seconds <= crashes.remount_limit_s(), f"remount took {seconds:.2f} s"
+        crashes.check_remount_time(seconds)
         assert self.mount.status()["recovery"]["kind"] == "daemon"
 
     def check(self, replays):

@@ -161,7 +161,7 @@ def try_start(mount, command):
     leaks = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
     try:
         mount.start(wrapper=command, foreground=True, env=leaks)
-    except (kvmount.MountError, AssertionError, OSError, RuntimeError, TimeoutError):
+    except (kvmount.MountError, AssertionError, OSError, RuntimeError):
         pass
     finally:
         mount.wrapper, mount.foreground, mount.env = [], False, {}

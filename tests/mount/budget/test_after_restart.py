@@ -58,8 +58,8 @@ def check_counts(mount):
 
     try:
         kvmount.wait_until(agrees, 10, "as many backing files as objects")
-    except TimeoutError as late:
-        raise AssertionError(f"{late}: objects and files {seen}") from None
+    except kvmount.Late as late:
+        raise kvmount.Late(f"{late}: objects and files {seen}") from None
     told = subprocess.run(["du", "--summarize", "--block-size=1", f"{mount.nvme}/objects"],
                           capture_output=True, text=True, timeout=60, check=True).stdout
     folders = sum(os.lstat(folder).st_blocks * 512

@@ -117,8 +117,8 @@ def wait_calm(mount):
 
     try:
         kvmount.wait_until(calm, 15, "calm")
-    except TimeoutError as late:
-        raise TimeoutError(f"{late}: {seen}") from None
+    except kvmount.Late as late:
+        raise kvmount.Late(f"{late}: {seen}") from None
 
 
 def wait_at_rest(mount):

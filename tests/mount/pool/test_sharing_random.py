@@ -158,7 +158,7 @@ class Model:
                 return len(set(there.values())) == 1
             try:
                 kvmount.wait_until(agree, 15, path)
-            except TimeoutError:
+            except kvmount.Late:
                 pytest.fail(f"{path}: {brief(there)} after {brief(self.done[path])}; "
                             f"{[pools.state(node) for node in self.nodes]}")
             # Whoever removes it removes what he sees.

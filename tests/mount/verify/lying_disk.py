@@ -62,7 +62,7 @@ class LyingDisk(kvmount.LoopFs):
             with contextlib.suppress(OSError, ValueError):
                 self.lie([])
             kvmount.lazy_unmount(self.path)
-            with contextlib.suppress(TimeoutError):  # The loop device lets go a moment later.
+            with contextlib.suppress(kvmount.Late):  # The loop device lets go a moment later.
                 kvmount.wait_until(self._unserve, 10, "the end of the loop device")
             self.lines.close()
             self.socket.close()
