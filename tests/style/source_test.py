@@ -30,7 +30,7 @@ LAYERS = [
     ("fs/mount.", ["fs/", "backend/", "metadata/"]),
     ("fs/", ["fs/", "backend/", "metadata/"]),
     ("tools/", ["tools/", "fs/", "backend/", "metadata/"]),
-    ("bench/", ["bench/"]),
+    ("bench/", ["bench/", "fs/order/"]),
     ("tests/", ["tests/", "tools/", "fs/", "backend/", "metadata/"]),
 ]
 # Inside fs: what sees FUSE, and that nothing below sees the mount.

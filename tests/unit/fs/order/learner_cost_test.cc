@@ -1,8 +1,7 @@
-// What the learner costs: memory a name, which is bounded, and time a call, which is printed.
+// What the learner costs in memory: a bound for each name. bench/learner.sh measures its time.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -22,21 +21,6 @@ bool full() {
   const char* value = std::getenv("KVCACHEFS_FULL");
   return value != nullptr && std::string_view(value) == "1";
 }
-
-class Timer {
- public:
-  explicit Timer(const char* what) : what_(what) {}
-  void print(std::uint64_t calls) const {
-    const std::chrono::duration<double, std::nano> took =
-        std::chrono::steady_clock::now() - begin_;
-    std::printf("%-44s %6.0f ns\n", what_, took.count() / static_cast<double>(calls));
-    std::fflush(stdout);
-  }
-
- private:
-  const char* what_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 // Chains of 100 names, looked up and stored in order, as a runtime does.
 constexpr std::uint64_t kChain = 100;
@@ -111,46 +95,6 @@ TEST(LearnerCost, CreatingAndForgettingDoesNotGrow) {
   EXPECT_LE(learner.sizes().bytes, bytes + bytes / 20);
   EXPECT_LE(learner.sizes().names, Learner::kMaxWaiting);
   EXPECT_EQ(0u, learner.sizes().stored);
-}
-
-TEST(LearnerCost, IsPrinted) {
-  const std::uint64_t names = full() ? 10'000'000 : 500'000;
-  const Caller caller{.tid = 11, .process = 10};
-  Learner learner;
-  std::int64_t now = kSecond;
-  {
-    const Timer timer("miss, store and publication of a new name");
-    for_each_chain(names, now, [&](std::uint64_t name) {
-      learner.probe(name, caller, Lookup::kMiss, now);
-      learner.store_start(name, caller, now);
-      learner.published(name, now);
-    });
-    timer.print(names);
-  }
-  now += 100 * kSecond;
-  for (int round = 1; round <= 2; ++round) {
-    const Timer timer(round == 1 ? "second lookup" : "third lookup");
-    for_each_chain(names, now,
-                   [&](std::uint64_t name) { learner.probe(name, caller, Lookup::kHit, now); });
-    timer.print(names);
-  }
-  {
-    const Timer timer("load");
-    for_each_chain(names, now, [&](std::uint64_t name) { learner.load(name, caller, now); });
-    timer.print(names);
-  }
-  {
-    const Timer timer("one of 64 victims, and its removal");
-    std::uint64_t gone = 0;
-    while (gone < names / 2) {
-      for (const Victim& victim : learner.victims(64)) {
-        learner.forget(victim.name);
-        ++gone;
-      }
-    }
-    timer.print(gone);
-  }
-  SUCCEED();
 }
 
 }  // namespace
