@@ -38,7 +38,9 @@ def test_the_background_mount_answers_when_it_returns(mounts):
     mount = mounts(foreground=False)
     with open(f"{mount.mnt}/f", "wb") as file:
         file.write(b"x")
+    assert os.listdir(mount.mnt) == ["f"]
     daemon = mount.pid()
+    assert mount.status()["pid"] == daemon
     assert os.getsid(daemon) != os.getsid(0)
     assert os.readlink(f"/proc/{daemon}/cwd") == "/"
     for number in (0, 1, 2):
@@ -49,6 +51,7 @@ def test_the_background_mount_answers_when_it_returns(mounts):
     assert limits["Max open files"][0] == limits["Max open files"][1]
     mount.stop()
     assert not os.path.exists(f"{mount.state}/control.sock")
+    assert os.listdir(mount.mnt) == []
 
 
 def test_the_mount_point_may_hold_files(mounts):

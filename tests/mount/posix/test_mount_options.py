@@ -70,12 +70,3 @@ def test_other_users_need_allow_other(mounts):
     assert kvmount.run_as(caught, os.listdir, mount.mnt, uid=kvmount.NOBODY) == "EACCES"
     mount.remount(allow_other=True)
     assert kvmount.run_as(caught, os.listdir, mount.mnt, uid=kvmount.NOBODY) == "ok"
-
-
-def test_the_background_mount_answers_when_the_command_returns(mounts):
-    mount = mounts(foreground=False)
-    os.mkdir(f"{mount.mnt}/d")
-    assert os.listdir(mount.mnt) == ["d"]
-    assert mount.status()["pid"] == mount.pid()
-    mount.stop()
-    assert os.listdir(mount.mnt) == []
