@@ -21,7 +21,6 @@ ALL = [VllmFsTier, LlmdFs, LmcacheLocalDisk, LmcacheLocalDirect, LmcacheFsConnec
        MooncakeFilePerKey, MooncakeBucket, MooncakeOffset, AibrixShfs, LlamaCppSlot]
 SEED = kvmount.seed()
 KEYS = 512 if kvmount.FULL else 32
-stored = {}  # data path -> [(scenario class, directory, keys)] for the tests of survival
 
 
 def on_threads(count, keys, operation):
@@ -82,18 +81,17 @@ def store_and_verify(kind, root, keys, threads, alone=True):
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda k: k.name)
 @pytest.mark.parametrize("threads", [1, pytest.param(16, marks=[pytest.mark.short, pytest.mark.promise(1)]), 64])
-def test_threads(shared_mount, data_path, kind, threads):
+def test_threads(shared_mount, kind, threads):
     root = f"{shared_mount.mnt}/{kind.name}-{threads}"
     keys = list(range(max(KEYS, threads)))
     print(f"KVCACHEFS_SEED={SEED}")
     store_and_verify(kind, root, list(keys), threads)
     if kind.lasting:
         verify(kind, root, keys, threads)
-        stored.setdefault(data_path, []).append((kind, root, keys))
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda k: k.name)
-def test_two_processes(shared_mount, data_path, kind):
+def test_two_processes(shared_mount, kind):
     """8 threads each; the middle third of the keys is stored by both where the runtime may."""
     root = f"{shared_mount.mnt}/{kind.name}-2x8"
     keys = list(range(KEYS))
@@ -112,7 +110,6 @@ def test_two_processes(shared_mount, data_path, kind):
             child.end()
     if kind.lasting:
         verify(kind, root, keys)
-        stored.setdefault(data_path, []).append((kind, root, keys))
 
 
 MIB = 1 << 20
@@ -123,42 +120,48 @@ REAL_SIZES = [(VllmFsTier, 5 * MIB), (LmcacheMpFs, 17_989_632), (LmcacheGds, 20 
 
 @pytest.mark.parametrize("kind,size", REAL_SIZES,
                          ids=lambda v: v.name if isinstance(v, type) else str(v))
-def test_real_sizes(shared_mount, data_path, kind, size):
+def test_real_sizes(shared_mount, kind, size):
     """Unscaled blocks: each read and write is many requests, or many pages of a mapping."""
-    real = type(kind.__name__, (kind,), {"size": size})
+    real = of_size(kind, size)
     keys = list(range(8 if kvmount.FULL else 2))
     root = f"{shared_mount.mnt}/{kind.name}-real"
     store_and_verify(real, root, list(keys), 2)
     verify(real, root, keys, 2)
-    stored.setdefault(data_path, []).append((real, root, keys))
 
 
-def something_stored(shared_mount, data_path):
-    """The ledger; a lone run of a survival test fills it first, so that it proves something."""
-    if not stored.get(data_path):
-        for kind in ALL:
-            if kind.lasting:
-                root = f"{shared_mount.mnt}/{kind.name}-survival"
-                store_and_verify(kind, root, list(range(KEYS)), 16)
-                stored.setdefault(data_path, []).append((kind, root, list(range(KEYS))))
-    return stored[data_path]
+def of_size(kind, size):
+    return type(kind.__name__, (kind,), {"size": size})
+
+
+@pytest.fixture(scope="module")
+def survivors(shared_mount):
+    """[(scenario class, directory, keys)] that are stored on this mount: of every runtime whose files
+    outlive it, and unscaled blocks."""
+    chosen = [(kind, f"{kind.name}-survival", KEYS) for kind in ALL if kind.lasting]
+    if not kvmount.SANITIZER:
+        chosen += [(of_size(kind, size), f"{kind.name}-real-survival", 2)
+                   for kind, size in REAL_SIZES]
+    made = []
+    for kind, directory, count in chosen:
+        root, keys = f"{shared_mount.mnt}/{directory}", list(range(count))
+        store_and_verify(kind, root, list(keys), min(16, count))
+        made.append((kind, root, keys))
+    return made
 
 
 @pytest.mark.short
 @pytest.mark.limit(180)
-def test_all_survive_a_remount(shared_mount, data_path):
-    ledger = something_stored(shared_mount, data_path)
+def test_all_survive_a_remount(shared_mount, survivors):
     shared_mount.remount()
-    for kind, root, keys in ledger:
+    for kind, root, keys in survivors:
         verify(kind, root, keys)
 
 
 @pytest.mark.promise(7)
 @pytest.mark.short
 @pytest.mark.limit(180)
-def test_all_survive_a_kill(shared_mount, data_path):
+def test_all_survive_a_kill(shared_mount, survivors):
     """Everything here was closed or renamed: a dead daemon loses none of it."""
-    ledger = something_stored(shared_mount, data_path)
     fresh = []
     for kind in ALL:  # Beside what is long sealed: files published just before the kill.
         if kind.lasting:
@@ -166,7 +169,7 @@ def test_all_survive_a_kill(shared_mount, data_path):
             store_and_verify(kind, root, list(range(16)), 4)
             fresh.append((kind, root, list(range(16))))
     shared_mount.crash()
-    for kind, root, keys in fresh + ledger:
+    for kind, root, keys in fresh + survivors:
         verify(kind, root, keys)
     if not kvmount.PLAIN:
         recovery = shared_mount.status()["recovery"]
