@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 
+#include <cerrno>
+
 #include "backend/base/units.h"
 #include "fs/life/drop.h"
 #include "fs/life/has_sealed_bytes.h"
@@ -121,9 +123,14 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
         // Nobody had it open for writing, and a mapping cannot change a size.
         reason = is_of_cut ? DropReason::kIncomplete : DropReason::kDamaged;
       } else if (backing.error().code != ENOENT || record.nlink == 0) {
-        if (backing.error().code != ENOENT)
-          core.devices->failed(*inode.device, backing.error().code);
-        return backing.error();
+        const Error error = backing.error();
+        if (error.code != ENOENT) core.devices->failed(*inode.device, error.code);
+        if (error.code != EBADMSG || record.nlink == 0) return error;
+        // Something else stands in its place, or the filesystem cannot read what it is: the file
+        // is damaged. One that is to be kept may come back by a check of that filesystem.
+        lock.unlock();
+        if (TRY(note_policy(core, inode)).policy >= FilePolicy::kKeep) return error;
+        reason = DropReason::kDamaged;
       } else if (record.object < core.cut.before) {
         reason = DropReason::kIncomplete;
       }

@@ -4,6 +4,8 @@ Either the mount refuses with one line that names what, on what and the fix, and
 it serves all that is good, and a damaged name is a miss, never wrong bytes.
 """
 
+import contextlib
+import errno
 import os
 import shutil
 import subprocess
@@ -47,14 +49,6 @@ def check_good(mount, without=()):
         name = f"good-{number}"
         if name not in without:
             assert read(mount, name) == load.content(name, SIZE), f"{name} differs"
-
-
-def read_or_miss(mount, name):
-    """The bytes, or None for a miss (no such name, or EIO on the open file)."""
-    try:
-        return read(mount, name)
-    except OSError:
-        return None
 
 
 def backing_file(mount, name):
@@ -108,7 +102,7 @@ def after_damage(mount, damage, miss=True, was_killed=False):
         mount.kill()
     damage(path)
     mount.start()
-    found = read_or_miss(mount, BAD)
+    found = kvmount.load_or_miss(read, mount, BAD)
     if miss:
         assert found is None, f"{BAD} should be a miss and gave {len(found)} bytes"
     else:
@@ -154,34 +148,41 @@ def test_backing_file_replaced_by_a_directory(stopped):
     def replace(path):
         os.unlink(path)
         os.mkdir(path)
-    path = backing_file(stopped, BAD)
-    replace(path)
-    stopped.start()
-    assert read_or_miss(stopped, BAD) is None
-    check_good(stopped, without=(BAD,))
+    after_damage(stopped, replace)
+    assert len(os.listdir(f"{stopped.nvme}/quarantine")) == 1
 
 
 def test_backing_file_replaced_by_a_symlink(stopped, tmp_path):
     """A link out of the device is not followed, to whatever it points."""
     secret = tmp_path / "secret"
     secret.write_bytes(b"s" * SIZE)
-    path = backing_file(stopped, BAD)
-    os.unlink(path)
-    os.symlink(secret, path)
-    stopped.start()
-    assert read_or_miss(stopped, BAD) is None
-    check_good(stopped, without=(BAD,))
+
+    def replace(path):
+        os.unlink(path)
+        os.symlink(secret, path)
+    after_damage(stopped, replace)
     assert secret.read_bytes() == b"s" * SIZE
 
 
 def test_backing_file_taken_while_mounted(stopped):
-    """Missing behind the back of a running daemon: that name is a miss, the others are served."""
+    """Missing behind the back of a running daemon: who has the file open reads its bytes, and so may
+    who opens it beside him; once the kernel has forgotten it, the name is a miss."""
     path = backing_file(stopped, BAD)
     stopped.start()
-    assert read(stopped, BAD) == load.content(BAD, SIZE)
-    os.unlink(path)
-    kvmount.drop_caches(2)
-    assert read_or_miss(stopped, BAD) in (None, load.content(BAD, SIZE))
+    with open(os.path.join(stopped.mnt, BAD), "rb") as file:
+        os.unlink(path)
+        kvmount.drop_caches()
+        assert kvmount.load_or_miss(read, stopped, BAD) in (None, load.content(BAD, SIZE))
+        assert file.read() == load.content(BAD, SIZE)
+
+    def is_a_miss():
+        kvmount.drop_caches(2)
+        found = kvmount.load_or_miss(read, stopped, BAD)
+        assert found in (None, load.content(BAD, SIZE)), f"{BAD} has wrong bytes"
+        return found is None
+
+    kvmount.wait_until(is_a_miss, 20, "the miss")
+    assert BAD not in os.listdir(stopped.mnt)
     check_good(stopped, without=(BAD,))
 
 
@@ -193,8 +194,27 @@ def test_missing_file_is_reported_and_repaired_by_fsck(stopped):
     assert code == 1, f"fsck --repair says {code}:\n{text}"
     crashes.check_fsck(stopped)
     stopped.start()
-    assert read_or_miss(stopped, BAD) is None
+    assert kvmount.load_or_miss(read, stopped, BAD) is None
     check_good(stopped, without=(BAD,))
+
+
+def test_what_is_to_be_kept_is_not_dropped_for_what_stands_in_its_place(stopped):
+    """A check of the filesystem below may bring it back."""
+    path = backing_file(stopped, BAD)
+    stopped.start()
+    assert stopped.cli("pin", os.path.join(stopped.mnt, BAD)).returncode == 0
+    stopped.stop()
+    os.rename(path, path + ".away")
+    os.mkdir(path)
+    stopped.start()
+    with pytest.raises(OSError) as refused_it:
+        read(stopped, BAD)
+    assert refused_it.value.errno == errno.EBADMSG
+    stopped.stop()
+    os.rmdir(path)
+    os.rename(path + ".away", path)
+    stopped.start()
+    check_good(stopped)
 
 
 def test_stray_file_in_the_device_is_left_alone(stopped):
@@ -350,37 +370,58 @@ def test_mounted_filesystem_turns_read_only():
             check_good(mount)
 
 
-def test_state_on_a_full_filesystem(tmp_path):
-    """Starts or refuses in one line; when there is room again everything is there."""
+@contextlib.contextmanager
+def state_on_its_own_disk():
+    """(the disk, a filled mount whose state directory is on it, while its files are elsewhere)."""
     with kvmount.LoopFs("ext4", 64 << 20, mkfs=["-m", "0"]) as disk:
-        state = os.path.join(disk.path, "state")
-        with kvmount.Mount("full-state", state=state, foreground=False) as mount:
+        with kvmount.Mount("full-state", state=os.path.join(disk.path, "state"),
+                           foreground=False) as mount:
             fill(mount)
-            mount.stop()
-            fill_up(disk.path)
+            yield disk, mount
+
+
+def test_state_on_a_full_filesystem_is_refused():
+    """When there is room again everything is there."""
+    with state_on_its_own_disk() as (disk, mount):
+        mount.stop()
+        fill_up(disk.path)
+        refused(mount, disk.path, "full", fix=("free",))
+        os.unlink(os.path.join(disk.path, "filler"))
+        mount.start()
+        check_good(mount)
+        os.mkdir(os.path.join(mount.mnt, "room-again"))
+        mount.stop()
+        crashes.check_fsck(mount)
+
+
+def test_the_filesystem_of_the_state_fills_up():
+    """A call that needs a new record fails with ENOSPC; all else goes on, and what was acknowledged
+    is there after a kill."""
+    with state_on_its_own_disk() as (disk, mount):
+        fill_up(disk.path)
+        made = []
+
+        def is_full():
             try:
-                mount.start()
-            except kvmount.MountError:
-                refused(mount, disk.path, fix=("free",))
-            else:
-                check_good(mount)
-                # No room for metadata: the call that needs it fails and says so.
-                results = set()
-                for number in range(3000):
-                    try:
-                        os.mkdir(os.path.join(mount.mnt, f"d{number}"))
-                    except OSError as error:
-                        results.add(kvmount.errno_name(error.errno))
-                        break
-                assert results <= {"ENOSPC"}, results
-                check_good(mount)
-                mount.kill()
-            os.unlink(os.path.join(disk.path, "filler"))
-            mount.start()
-            check_good(mount)
-            os.mkdir(os.path.join(mount.mnt, "room-again"))
-            mount.stop()
-            crashes.check_fsck(mount)
+                os.mkdir(os.path.join(mount.mnt, f"d{len(made)}"))
+            except OSError as error:
+                assert error.errno == errno.ENOSPC, error
+                return True
+            made.append(f"d{len(made)}")
+            return False
+
+        kvmount.wait_until(is_full, 20, "ENOSPC")
+        check_good(mount)
+        os.unlink(os.path.join(mount.mnt, BAD))
+        mount.kill()
+        os.unlink(os.path.join(disk.path, "filler"))
+        mount.start()
+        check_good(mount, without=(BAD,))
+        good = [f"good-{number}" for number in range(FILES) if f"good-{number}" != BAD]
+        assert sorted(os.listdir(mount.mnt)) == sorted(good + made)
+        os.mkdir(os.path.join(mount.mnt, "room-again"))
+        mount.stop()
+        crashes.check_fsck(mount)
 
 
 def test_who_filled_the_disk_can_mount_and_remove(tmp_path):

@@ -123,14 +123,6 @@ def load_direct(path):
 LOADS = {"read": load_read, "mmap": load_mmap, "direct": load_direct}
 
 
-def load_or_miss(load, path):
-    """The bytes, or None."""
-    try:
-        return load(path)
-    except FileNotFoundError:
-        return None
-
-
 def wait_sealed(mount):
     kvmount.wait_until(lambda: mount.status()["counts"]["unsealed"] == 0, 60, "seals")
 

@@ -80,7 +80,7 @@ def test_damaged_files_are_misses(request, data_path, seed):
         for name in names:
             # Each way of damage meets each way of loading.
             kind, load = loads[int(name[1:]) // 3 % 3]
-            found = damage.load_or_miss(load, os.path.join(mount.mnt, name))
+            found = kvmount.load_or_miss(load, os.path.join(mount.mnt, name))
             if found != (None if name in spoiled else contents[name]):
                 wrong.append((name, kind, len(contents[name]), found and len(found)))
         assert not wrong
@@ -127,7 +127,7 @@ def test_many_cold_opens_at_once(request, data_path, seed):
     bad = list(contents)[::10]
     with mount_on_disk(request, data_path) as (mount, disk):
         spoil(mount, disk, store(mount, contents), bad, chance)
-        readers = [(name, kvmount.Child(damage.load_or_miss, damage.load_read,
+        readers = [(name, kvmount.Child(kvmount.load_or_miss, damage.load_read,
                                         os.path.join(mount.mnt, name)))
                    for name in contents for _ in range(2)]
         for name, reader in readers:
@@ -152,7 +152,7 @@ def test_what_the_device_cannot_read_is_a_miss(request, seed, tmp_path):
                 os.stat(os.path.join(folder, name))
         os.truncate(disk.image, end[1])
         try:
-            assert damage.load_or_miss(damage.load_read, os.path.join(mount.mnt, last)) is None
+            assert kvmount.load_or_miss(damage.load_read, os.path.join(mount.mnt, last)) is None
         finally:
             os.truncate(disk.image, disk.size)
         counts = mount.status()["counts"]

@@ -169,7 +169,7 @@ def load_all(store, plan):
     found = {}
     for name, way in plan:
         try:
-            data = damage.load_or_miss(damage.LOADS[way], store.path(name))
+            data = kvmount.load_or_miss(damage.LOADS[way], store.path(name))
         except OSError as error:
             found[name] = f"{way}: {kvmount.errno_name(error.errno)}"
             continue

@@ -82,9 +82,9 @@ class Blocks:
         try:
             kvmount.wait_until(lambda: all(self.staged()[key] == value
                                            for key, value in figures.items()), 30, figures)
-        except TimeoutError as error:
+        except kvmount.Late as error:
             cached = [cached_pages(path) for path in self.backing]
-            raise AssertionError(f"{error}: {self.staged()}, cached pages {cached}") from error
+            raise kvmount.Late(f"{error}: {self.staged()}, cached pages {cached}") from error
 
 
 @pytest.fixture(name="mounted")
@@ -191,7 +191,7 @@ def test_damage_found_ahead_is_a_miss(mounted):
     blocks.probe()
     kvmount.wait_until(lambda: blocks.mount.status()["counts"]["damaged"] == 1, 30, "the damage")
     blocks.wait_staged(files=2)
-    assert kvmount.run_as(damage.load_or_miss, damage.load_read, blocks.paths[1]) is None
+    assert kvmount.run_as(kvmount.load_or_miss, damage.load_read, blocks.paths[1]) is None
     assert kvmount.run_as(load_all, blocks.paths[::2]) == blocks.contents[::2]
 
 
