@@ -12,7 +12,10 @@ proved against a filesystem known to be right: start, stop, kill and remount the
 
 Environment: KVCACHEFS_BIN (directory of the executables), KVCACHEFS_SEED, KVCACHEFS_FULL=1 (full
 counts), KVCACHEFS_SANITIZER=1 (slower bounds), KVCACHEFS_DATA_PATHS and KVCACHEFS_TRANSPORTS
-(comma lists that narrow what the tests are parametrized with).
+(comma lists that narrow what the tests are parametrized with), KVCACHEFS_TRANSPORT (auto, uring or
+dev: the transport of every mount whose test asks for none), KVCACHEFS_BELOW=xfs (the device directory
+of every mount whose test gives none is on an xfs of its own; control/ stays where it is, for the
+promise is that a mount behaves as ext4 does, whatever is below).
 """
 
 import contextlib
@@ -38,6 +41,7 @@ BIN = os.environ.get("KVCACHEFS_BIN", os.path.join(ROOT, "build", "release", "bi
 PLAIN = os.environ.get("KVCACHEFS_TARGET", "") == "ext4"
 FULL = os.environ.get("KVCACHEFS_FULL", "") == "1"
 SANITIZER = os.environ.get("KVCACHEFS_SANITIZER", "") == "1"
+TRANSPORT = os.environ.get("KVCACHEFS_TRANSPORT", "") or "auto"
 NOBODY = 65534
 
 # Deadlines of the tests are written for an idle release build; a sanitizer build on a shared
@@ -46,6 +50,13 @@ SLOWNESS = 6 if SANITIZER else 2
 
 _SANITIZER_REPORT = re.compile(
     r"(ERROR: (Address|Leak|Memory)Sanitizer|WARNING: ThreadSanitizer|runtime error:)")
+
+BELOW = os.environ.get("KVCACHEFS_BELOW", "") or "ext4"
+BELOW_BYTES = 16 << 30  # Sparse: what a filesystem below may hold at most.
+if BELOW not in ("ext4", "xfs"):
+    raise ValueError(f"KVCACHEFS_BELOW={BELOW}: neither ext4 nor xfs")
+if TRANSPORT not in ("auto", "uring", "dev"):
+    raise ValueError(f"KVCACHEFS_TRANSPORT={TRANSPORT}: neither auto nor uring nor dev")
 
 live_mounts = []  # Every Mount that was entered and not yet closed; the watchdog kills these.
 
@@ -329,7 +340,8 @@ def rss_bytes(pid):
 class Mount:
     """One kvcachefs mount. `with Mount("name") as m:` starts it and cleans up after it.
 
-    data_path   auto | passthrough | daemon      transport  auto | uring | dev
+    data_path   auto | passthrough | daemon
+    transport   auto | uring | dev, None for that of KVCACHEFS_TRANSPORT
     options     further words for `kvcachefs mount`, before the mount point
     foreground  True keeps the daemon as a child; False lets it go to the background
     nofile      RLIMIT_NOFILE of the daemon, None to inherit
@@ -337,12 +349,12 @@ class Mount:
     size        its budget in bytes, None for the default
     """
 
-    def __init__(self, name="test", data_path="auto", transport="auto", options=(), nvme=None,
+    def __init__(self, name="test", data_path="auto", transport=None, options=(), nvme=None,
                  size=None, state=None, foreground=True, nofile=None, allow_other=True, env=None,
                  wrapper=()):
         self.name = re.sub(r"[^A-Za-z0-9_.]+", "_", name)[:40]
         self.data_path = data_path
-        self.transport = transport
+        self.transport = TRANSPORT if transport is None else transport
         self.options = list(options)
         self.foreground = foreground
         self.nofile = nofile
@@ -354,6 +366,7 @@ class Mount:
         self._given_state = state
         self.process = None
         self.work = None
+        self.below = None  # The filesystem of our own that the device directory is on, if there is one.
 
     # ---- life --------------------------------------------------------------------------------
 
@@ -361,7 +374,7 @@ class Mount:
         """Makes the work directory without starting anything."""
         self.work = tempfile.mkdtemp(prefix=f"kvcachefs-{self.name}-", dir="/var/tmp")
         os.chmod(self.work, 0o755)  # `nobody` must reach the mount point.
-        self.nvme = self._given_nvme or os.path.join(self.work, "nvme")
+        self.nvme = self._given_nvme or self._nvme_of_our_own()
         self.state = self._given_state or os.path.join(self.nvme, "state")
         self.mnt = os.path.join(self.work, "mnt")
         self.control = os.path.join(self.work, "control")
@@ -372,6 +385,12 @@ class Mount:
             os.mkdir(path, 0o755)
         live_mounts.append(self)
         return self
+
+    def _nvme_of_our_own(self):
+        if BELOW == "ext4" or PLAIN:
+            return os.path.join(self.work, "nvme")
+        self.below = LoopFs(BELOW, BELOW_BYTES).__enter__()
+        return os.path.join(self.below.path, "nvme")
 
     def __enter__(self):
         self.create()
@@ -506,6 +525,9 @@ class Mount:
                 os.kill(self.pid(), signal.SIGKILL)
         self._reap()
         lazy_unmount(self.mnt)
+        if self.below is not None:
+            self.below.__exit__(None, None, None)
+            self.below = None
         remove_tree(self.work)
         if self in live_mounts:
             live_mounts.remove(self)
@@ -601,11 +623,15 @@ _EXT4_IOC_SHUTDOWN = 0x8004587D  # _IOR('X', 125, __u32); XFS answers the same n
 class LoopFs:
     """ext4 or xfs on a loop file: small disks, power cuts, read-only devices.
 
-    `with LoopFs("ext4", 256 << 20) as disk:` gives disk.path, mounted.
+    `with LoopFs("ext4", 256 << 20) as disk:` gives disk.path, mounted. An xfs is never smaller than its
+    mkfs allows.
     """
 
+    SMALLEST_XFS = 300 << 20
+
     def __init__(self, kind="ext4", size=512 << 20, options="", mkfs=(), direct=False):
-        self.kind, self.size, self.options, self.mkfs = kind, size, options, list(mkfs)
+        self.kind, self.options, self.mkfs = kind, options, list(mkfs)
+        self.size = max(size, self.SMALLEST_XFS) if kind == "xfs" else size
         self.direct = direct  # Past the page cache, which keeps everything twice otherwise.
         self.work = None
 

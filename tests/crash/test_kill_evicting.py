@@ -46,7 +46,7 @@ def limited(name, budget=BUDGET, **arguments):
     """A mount in the background with a budget, on a disk of its own. The database is elsewhere: it
     would be a part of the budget, and files would go as it grows while they are checked."""
     with tempfile.TemporaryDirectory(prefix="kvcachefs-state-", dir="/var/tmp") as state, \
-            kvmount.LoopFs("ext4", DISK) as disk:
+            kvmount.LoopFs(kvmount.BELOW, DISK) as disk:
         with kvmount.Mount(name, nvme=os.path.join(disk.path, "nvme"), size=budget, state=state,
                            options=OPTIONS, foreground=False, **arguments) as mount:
             yield mount

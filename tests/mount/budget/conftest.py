@@ -28,7 +28,9 @@ def limited(request):
     with contextlib.ExitStack() as stack:
 
         def start(size=192 * MIB, disk=512 * MIB, mkfs=(), exact=False, **arguments):
-            below = stack.enter_context(kvmount.LoopFs("ext4", size=disk, mkfs=mkfs))
+            if mkfs and kvmount.BELOW != "ext4":
+                pytest.skip(f"mkfs.ext4 {' '.join(mkfs)} has no equal for {kvmount.BELOW}")
+            below = stack.enter_context(kvmount.LoopFs(kvmount.BELOW, size=disk, mkfs=mkfs))
             arguments.setdefault("name", request.node.name)
             if exact:
                 arguments["state"] = stack.enter_context(
