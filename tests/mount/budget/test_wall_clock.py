@@ -1,0 +1,116 @@
+"""The daemon's wall clock is set an hour forth or back while it serves: leases, times to live and the order
+of eviction go on as if nothing had been. The kernel's clock, and with it the stamps of the backing files,
+stays; wall_clock.c says how."""
+
+import mmap
+import os
+import random
+import struct
+import subprocess
+import tempfile
+
+import pytest
+
+import kvmount
+from stores import MIB
+from test_leases import BUDGET, is_there, leases, look_up, press, put
+
+pytestmark = [pytest.mark.skipif(kvmount.PLAIN, reason="ext4 has no leases"),
+              pytest.mark.skipif(kvmount.SANITIZER, reason="a sanitizer wants to be loaded first")]
+
+HOUR = 3600
+SETS = {"forth": HOUR, "back": -HOUR}
+
+
+class WallClock:
+    """What a daemon with `environment` takes for the time."""
+
+    def __init__(self, directory):
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "wall_clock.c")
+        library = os.path.join(directory, "wall_clock.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o", library,
+                        source, "-ldl", "-pthread"], check=True, timeout=120)
+        self._path = os.path.join(directory, "offset")
+        with open(self._path, "wb") as file:
+            file.write(bytes(8))
+        self.environment = {"LD_PRELOAD": library, "WALL_CLOCK_OFFSET": self._path}
+
+    def set_off(self, seconds):
+        """From here on the clock is off by so many seconds."""
+        with open(self._path, "r+b") as file, mmap.mmap(file.fileno(), 8) as view:
+            view[:] = struct.pack("q", seconds)
+
+
+@pytest.fixture(name="clock")
+def a_clock():
+    with tempfile.TemporaryDirectory(prefix="kvcachefs-clock-", dir="/var/tmp") as directory:
+        yield WallClock(directory)
+
+
+def check_that_it_is_off(mount, name, seconds):
+    """A directory has its stamps from the daemon alone, so it shows what that takes for the time."""
+    path = os.path.join(mount.mnt, name)
+    os.mkdir(path)
+    control = os.path.join(mount.control, name)
+    os.mkdir(control)
+    off = os.stat(path).st_mtime - os.stat(control).st_mtime
+    assert abs(off - seconds) < 60, f"the clock is off by {off} s, not {seconds}"
+
+
+@pytest.mark.parametrize("way", SETS)
+def test_leases_do_not_jump(limited, clock, seed, way):
+    chance = random.Random(seed)
+    mount = limited(size=BUDGET, disk=256 * MIB, env=clock.environment, options=["--lease", "120s"])
+    paths = list(put(mount, [f"old{n}" for n in range(8)]).values())
+    kvmount.run_as(look_up, paths)
+    assert leases(mount) == 8
+    clock.set_off(SETS[way])
+    check_that_it_is_off(mount, "set", SETS[way])
+    assert leases(mount) == 8
+    press(mount, 2 * BUDGET, chance)
+    assert all(is_there(mount, path) for path in paths), "a lease ended when the clock was set"
+    # One that is granted now ends as late as others do.
+    mount.stop()
+    clock.set_off(0)
+    mount.options = ["--lease", "2s"]
+    mount.start()
+    clock.set_off(SETS[way])
+    kvmount.run_as(look_up, paths)
+    clock.set_off(0)
+    mount.wait_for_the_ends_of_leases(10)
+
+
+@pytest.mark.parametrize("way", SETS)
+def test_times_to_live_do_not_jump(limited, clock, way):
+    mount = limited(size=BUDGET, disk=256 * MIB, env=clock.environment, options=["--lease", "1s"])
+    for name, ttl in (("long", b"1800s"), ("short", b"3s")):
+        os.mkdir(os.path.join(mount.mnt, name))
+        os.setxattr(os.path.join(mount.mnt, name), "user.kvcachefs.ttl", ttl)
+    put(mount, ["long/before"])
+    clock.set_off(SETS[way])
+    check_that_it_is_off(mount, "set", SETS[way])
+    put(mount, ["long/after", "short/after"])
+    # The expirer has looked at all of them when this one has gone.
+    kvmount.wait_until(lambda: os.listdir(os.path.join(mount.mnt, "short")) == [], 30,
+                       "the end of the short-lived file")
+    put(mount, ["short/again"])
+    kvmount.wait_until(lambda: os.listdir(os.path.join(mount.mnt, "short")) == [], 30,
+                       "the end of the next one")
+    assert sorted(os.listdir(os.path.join(mount.mnt, "long"))) == ["after", "before"]
+    assert mount.status()["dropped"]["expired"]["files"] == 2
+
+
+@pytest.mark.parametrize("way", SETS)
+def test_the_order_of_eviction_does_not_turn(limited, clock, seed, way):
+    """What was stored before the clock was set goes before what was stored after it."""
+    mount = limited(size=BUDGET, disk=256 * MIB, env=clock.environment, options=["--lease", "1s"])
+    half = BUDGET // MIB // 4
+    old = put(mount, [f"old/{n}" for n in range(half)])
+    clock.set_off(SETS[way])
+    check_that_it_is_off(mount, "set", SETS[way])
+    new = put(mount, [f"new/{n}" for n in range(half)])
+    press(mount, BUDGET * 7 // 10, random.Random(seed))
+    old_left = [path for path in old.values() if is_there(mount, path)]
+    new_left = [path for path in new.values() if is_there(mount, path)]
+    assert len(old_left) < half, "there was no pressure"
+    assert not old_left or len(new_left) == half, (len(old_left), len(new_left))
