@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 
+import pytest
+
 import kvmount
 import strace
 

@@ -51,7 +51,7 @@ MUTATIONS = (
              "fs/fuse/session.cc",
              "  if (!available()) return fail(EPERM, \"no passthrough\");\n",
              "  if (available()) return fail(EPERM, \"no passthrough\");\n",
-             ("tests/mount/data_path/test_local_reads.py::test_reads_do_not_reach_the_daemon",)),
+             ("tests/mount/data_path/test_local_bytes.py::",)),
     Mutation("seal-without-sync", "promise 7", "the seal does not wait for the disk",
              "fs/life/sync_files.cc",
              "  if (!synced.ok()) return false;\n  if (::fdatasync(any.fd) == 0) return true;\n",

@@ -16,6 +16,8 @@ from results import Results
 SUITES = ("mount", "crash", "runtimes")
 # Where building took longer than this, the sanitizer runs after the gate: the verdict on the rest is there sooner.
 SANITIZER_AT_ONCE_S = 8 * 60
+# Of the short tests that mount, under a sanitizer.
+SANITIZED_PARTS = 5
 BY_SEED = {"KVCACHEFS_BY_SEED": "1"}
 # The counts that are small enough for every change.
 OF_THE_GATE = {**BY_SEED, "KVCACHEFS_GATE": "1"}
@@ -30,7 +32,8 @@ class Part:
 
 
 def _slice(number, parts):
-    return {"KVCACHEFS_SLICE": f"{number}/{parts}", **BY_SEED}
+    """The part, on the one transport or the other by its number: another run draws other tests into it."""
+    return {"KVCACHEFS_SLICE": f"{number}/{parts}", **BY_SEED, "KVCACHEFS_TRANSPORT": ("auto", "dev")[number % 2]}
 
 
 def prove(context):
@@ -48,12 +51,17 @@ def _sanitizers(seed):
     return pair if seed % 2 == 0 else pair[::-1]
 
 
-def gate():
+def _transport(seed):
+    """The transport of every mount of the gate whose test asks for none: what the machine has, or /dev/fuse."""
+    return {"KVCACHEFS_TRANSPORT": ("auto", "dev")[seed // 2 % 2]}
+
+
+def gate(seed):
     return [
         Part("style", labels.style),
         Part("unit", labels.unit_of_the_gate),
         Part("contract", labels.contract),
-        Part("mounts", labels.suites(*SUITES, marks="gate", environment=OF_THE_GATE)),
+        Part("mounts", labels.suites(*SUITES, marks="gate", environment={**OF_THE_GATE, **_transport(seed)})),
         Part("promises", prove),
     ]
 
@@ -63,7 +71,7 @@ def sanitizer_of_the_gate(seed):
     return [
         Part(f"{chosen.preset} unit", chosen.unit, 120),
         Part(f"{chosen.preset} contract", chosen.contract, 90),
-        Part(f"{chosen.preset} mounts", lambda c: chosen.mounts(c, marks="gate and short", environment=OF_THE_GATE), 90),
+        Part(f"{chosen.preset} mounts", lambda c: chosen.mounts(c, environment=_slice(0, SANITIZED_PARTS)), 90),
     ]
 
 
@@ -95,13 +103,12 @@ def slices(seed):
         Part(f"{other.preset} contract", other.contract, 100),
         Part("soak", labels.suites("soak", environment={"KVCACHEFS_SOAK_S": "30"}), 50),
     ]
+    for which in (labels.ASAN, labels.TSAN):
+        # The first fifth of one of them is in the gate.
+        for number in range(1 if which is not other else 0, SANITIZED_PARTS):
+            found.append(Part(f"{which.preset} mounts {number + 1}/{SANITIZED_PARTS}",
+                              lambda c, w=which, n=number: w.mounts(c, environment=_slice(n, SANITIZED_PARTS), some=False), 120))
     for number in range(2):
-        for which in (labels.ASAN, labels.TSAN):
-            # Of the sanitizer of the gate what the gate leaves out, of the other all.
-            marks = "short" if which is other else "short and not gate"
-            found.append(Part(f"{which.preset} mounts {number + 1}/2",
-                              lambda c, w=which, m=marks, n=number: w.mounts(c, marks=m, environment=_slice(n, 2), some=False),
-                              120))
         found.append(Part(f"conformance {number + 1}/2",
                           labels.suites("conformance", environment=_slice(number, 2), some=False), 90, _no_programs))
         found.append(Part(f"oracle {number + 1}/2",

@@ -94,7 +94,7 @@ class Run:
 def run_gate(run):
     """The gate. True when the sanitizer belongs to what comes next, because building has taken long."""
     context = run.context
-    for part in gate.gate():
+    for part in gate.gate(context.seed):
         run.part(part)
     late = context.elapsed() > gate.SANITIZER_AT_ONCE_S
     if not late:
