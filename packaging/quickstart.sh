@@ -153,5 +153,5 @@ Done. The mount stays up. What to do next:
   start it again         $bin/kvcachefs mount --nvme $data $mount_point
   install it             cmake --install $root/build/release
   mount it at boot       the fstab line or the systemd unit in the README
-  run all tests          $root/tests/run.sh
+  run the tests          $root/tests/run.sh
 TEXT
