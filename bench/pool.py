@@ -380,7 +380,7 @@ def governor(table, pool, link, rounds):
     with contextlib.ExitStack() as stack:
         # Puts files there past the link.
         near = stack.enter_context(kvmount.Mount("near", options=["--pool", f"dir://{pool.root}", "--scrub", "off"]))
-        free, own = (stack.enter_context(pools.node(pool, name, options=["--scrub", "off", *options]))
+        free, own = (stack.enter_context(pools.node(pool, name, beat=None, options=["--scrub", "off", *options]))
                      for name, options in (("free", ["--pool-in-flight", UNGOVERNED]), ("own", [])))
         pools.wait_until_joined(near, free, own)
 
@@ -432,9 +432,9 @@ def governor(table, pool, link, rounds):
 
 def measure(table, pool, link, rounds, only):
     with contextlib.ExitStack() as stack:
-        writer = stack.enter_context(pools.node(pool, "writer", options=["--scrub", "off"]))
+        writer = stack.enter_context(pools.node(pool, "writer", beat=None, options=["--scrub", "off"]))
         reader = stack.enter_context(pools.node(
-            pool, "reader", options=["--pool-writes", "off", "--scrub", "off"]))
+            pool, "reader", beat=None, options=["--pool-writes", "off", "--scrub", "off"]))
         local = stack.enter_context(kvmount.Mount("local", options=["--scrub", "off"]))
         pools.wait_until_joined(writer, reader)
         if only in "cold second":

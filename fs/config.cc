@@ -211,10 +211,10 @@ Result<void> set_direct_io(Config& config, std::string_view value, std::string& 
   return {};
 }
 
-template <std::chrono::nanoseconds Config::*field>
-Result<void> set_duration(Config& config, std::string_view value, std::chrono::nanoseconds min,
-                          std::chrono::nanoseconds max, std::string_view bounds,
-                          std::string_view example, std::string& problem) {
+Result<void> set_duration(std::chrono::nanoseconds& field, std::string_view value,
+                          std::chrono::nanoseconds min, std::chrono::nanoseconds max,
+                          std::string_view bounds, std::string_view example,
+                          std::string& problem) {
   const auto duration = parse_duration(value, min, max);
   if (!duration) {
     if (duration.error().code == ERANGE) {
@@ -223,19 +223,18 @@ Result<void> set_duration(Config& config, std::string_view value, std::chrono::n
     }
     return refuse(problem, fmt::format("'{}' is not a duration: write {}", value, example));
   }
-  config.*field = *duration;
+  field = *duration;
   return {};
 }
 
 Result<void> set_stop_timeout(Config& config, std::string_view value, std::string& problem) {
-  return set_duration<&Config::stop_timeout>(config, value, std::chrono::nanoseconds{0},
-                                             kMaxStopTimeout, "0s to 10min", "20s or 1min",
-                                             problem);
+  return set_duration(config.stop_timeout, value, std::chrono::nanoseconds{0}, kMaxStopTimeout,
+                      "0s to 10min", "20s or 1min", problem);
 }
 
 Result<void> set_lease(Config& config, std::string_view value, std::string& problem) {
-  return set_duration<&Config::lease>(config, value, kMinLease, kMaxLease, "1s to 1h",
-                                      "60s or 5min", problem);
+  return set_duration(config.lease, value, kMinLease, kMaxLease, "1s to 1h", "60s or 5min",
+                      problem);
 }
 
 Result<void> set_min_free(Config& config, std::string_view value, std::string& problem) {
@@ -321,6 +320,11 @@ Result<void> set_stage_whole(Config& config, std::string_view value, std::string
 Result<void> set_pool_in_flight(Config& config, std::string_view value, std::string& problem) {
   return set_bytes(config.pool_options.in_flight, value, PoolGovernor::kLeast, kMaxPoolInFlight,
                    problem);
+}
+
+Result<void> set_pool_beat(Config& config, std::string_view value, std::string& problem) {
+  return set_duration(config.pool_options.beat, value, kMinPoolBeat, kMaxPoolBeat, "50ms to 5s",
+                      "500ms or 2s", problem);
 }
 
 std::optional<std::uint32_t> parse_id(std::string_view text) noexcept {
@@ -431,6 +435,12 @@ constexpr std::array kSettings = {
             "where "
             "the link is slow it is less by itself. Default: 32MiB",
             set_pool_in_flight},
+    Setting{
+        "pool-beat", "TIME", kValue, true, true,
+        "How often the mount says on the pool that it lives, and looks which other mounts do: "
+        "50ms to 5s. A mount that has begun is known to the others after their next beat. "
+        "Default: 2s",
+        set_pool_beat},
     Setting{"pool-owner", "UID[:GID]", kValue, true, true,
             "Whose the files on the pool are that kvcachefs did not put there; they get mode "
             "0640. Default: 0:0",

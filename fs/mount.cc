@@ -204,9 +204,12 @@ Result<void> Mount::open_database(std::string& problem) {
 Result<void> Mount::open_pool(std::string& problem) {
   if (!config_.pool) return {};
   problem = fmt::format("{}: has no UUID: see the log", state_->database_path());
+  static_assert(PoolService::kLeastBeats * kMaxPoolBeat <= PoolService::kDeadAfter);
   const PoolService::Options options{
       .node = TRY(catalog_->uuid()),
       .lease = std::chrono::duration_cast<std::chrono::milliseconds>(config_.lease),
+      .beat_every =
+          std::chrono::duration_cast<std::chrono::milliseconds>(config_.pool_options.beat),
       .pool = TRY(catalog_->pool()),
       .size = config_.kernel.read_only ? 0 : config_.pool_options.size};
   pool_governor_ = std::make_shared<PoolGovernor>(config_.pool_options.in_flight);

@@ -100,9 +100,14 @@ class Pool:
         return os.path.join(self.root, *names)
 
 
-def node(pool, name, **more):
-    """A mount on the pool, as a server would have it."""
-    return kvmount.Mount(name, options=["--pool", pool.uri, *more.pop("options", [])], **more)
+BEAT = "100ms"  # Two mounts know each other after one of these: a test should not wait 2 s for that.
+
+
+def node(pool, name, beat=BEAT, uri=None, **more):
+    """A mount on the pool, as a server would have it. `beat`: for --pool-beat; None: the default of the program. `uri`: how
+    the mount reaches the pool; default: pool.uri."""
+    return kvmount.Mount(name, options=["--pool", uri or pool.uri, *(["--pool-beat", beat] if beat else []),
+                                        *more.pop("options", [])], **more)
 
 
 def state(mount):

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "backend/base/clock.h"
@@ -37,6 +38,8 @@ PoolService::PoolService(PoolClient::Open open, Options options)
     : options_(options),
       identity_(std::make_shared<Identity>()),
       client_("kv-pool", checked(std::move(open), identity_)) {
+  // The bounds of --pool-beat see to it.
+  if (options_.dead_after < kLeastBeats * options_.beat_every) std::abort();
   const std::lock_guard lock(identity_->mutex);
   identity_->pool = options_.pool;
 }
@@ -186,13 +189,14 @@ void PoolService::run() {
     if (log_ != nullptr || client_.health().last.code != 0) tried();
     if (log_ != nullptr) {
       append();
-      if (Clock::now() - beaten_ >= kBeatEvery) beat();
+      if (Clock::now() - beaten_ >= options_.beat_every) beat();
       follow();
       if (Clock::now() - sums_listed_ >= kListSumsEvery) list_sums();
       if (Clock::now() - swept_ >= (is_full() ? kSweepFullEvery : kSweepEvery)) sweep();
     }
     lock.lock();
-    changed_.wait_for(lock, has_tried_ ? kFollowEvery : kLookEvery,
+    changed_.wait_for(lock,
+                      has_tried_ ? std::min(kFollowEvery, options_.beat_every) : kLookEvery,
                       [this] { return stopping_ || (log_ != nullptr && !untold_.empty()); });
     if (!untold_.empty()) changed_.wait_for(lock, kGather, [this] { return stopping_; });
   }
@@ -392,7 +396,7 @@ void PoolService::note_silence(const std::vector<PoolMember>& members) {
 
 void PoolService::follow() {
   // Who is not known is not followed.
-  bool all = met_ != Clock::time_point{} && Clock::now() - met_ < 2 * kBeatEvery;
+  bool all = met_ != Clock::time_point{} && Clock::now() - met_ < 2 * options_.beat_every;
   bool whole = true;
   for (auto& [node, peer] : peers_) {
     struct Followed {

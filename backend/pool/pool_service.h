@@ -39,11 +39,17 @@ struct PoolServiceReport {
 
 class PoolService {
  public:
+  static constexpr std::chrono::milliseconds kDeadAfter{15'000};
+  // Heartbeats of a node in a time of dead_after: when a server is slow for a moment, one or two are late.
+  static constexpr int kLeastBeats = 3;
   struct Options {
     Uuid node{};
     std::chrono::milliseconds lease{60'000};
-    // A node that has said nothing for so long is dead: its logs are not followed, others evict in its place.
-    std::chrono::milliseconds dead_after{15'000};
+    // This node writes its heartbeat, and reads the heartbeats of the other nodes, that often.
+    std::chrono::milliseconds beat_every{2000};
+    // A node whose heartbeat is older than this is dead: this node does not follow its log, and evicts in its place. All
+    // nodes have the default, whatever their beat_every is: no node is dead for its slow beat (kLeastBeats).
+    std::chrono::milliseconds dead_after{kDeadAfter};
     // The pool that was joined before: no other one is used in its place, and none is made. nullopt: none was.
     std::optional<Uuid> pool{};
     // What the pool may hold, in bytes; 0: this node evicts nothing there.
@@ -55,13 +61,12 @@ class PoolService {
     std::uint64_t used_by_others = 0;  // bytes, of those that share as this node does
     bool all_agree = false;            // all have said what they hold, of this sharing
   };
-  // How soon others hear of a change, and how often one says that one lives.
+  // How soon others hear of a change; sooner where the beat is faster.
   static constexpr std::chrono::milliseconds kFollowEvery{200};
   // How soon it is seen, at first, that the server has answered.
   static constexpr std::chrono::milliseconds kLookEvery{5};
   // What is told goes out together: each append waits for the server's disk.
   static constexpr std::chrono::milliseconds kGather{25};
-  static constexpr std::chrono::milliseconds kBeatEvery{2000};
   // Less than what a session trusts a handle of them for.
   static constexpr std::chrono::seconds kListSumsEvery{30};
   static constexpr std::chrono::hours kForgottenAfter{1};

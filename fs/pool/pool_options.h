@@ -1,6 +1,7 @@
 // What a mount was told of the pool.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "backend/pool/pool_governor.h"
@@ -19,6 +20,11 @@ inline constexpr std::uint64_t kMinPoolQueue = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kDefaultPoolQueueFiles = 1'000'000;
 inline constexpr std::uint64_t kMaxPoolQueueFiles = 100'000'000;
 
+// Faster, the heartbeats are most of what the pool's server does; slower, a node that is late by a beat is taken for dead
+// (PoolService::kDeadAfter).
+inline constexpr std::chrono::milliseconds kMinPoolBeat{50};
+inline constexpr std::chrono::milliseconds kMaxPoolBeat{5000};
+
 inline constexpr std::uint64_t kMaxPoolInFlight = std::uint64_t{1} << 30;
 inline constexpr std::uint64_t kDefaultStageWhole = std::uint64_t{256} << 20;
 inline constexpr std::uint64_t kMinStageWhole = std::uint64_t{1} << 20;
@@ -36,6 +42,8 @@ struct PoolOptions {
   std::uint64_t queue_files = kDefaultPoolQueueFiles;
   // An fsync waits for the pool (fs/pool/sync_on_pool.h).
   bool syncs = false;
+  // How often this mount says on the pool that it lives, and looks which others do.
+  std::chrono::nanoseconds beat = std::chrono::seconds{2};
   // Whose the files and directories are of which the pool does not say it: those that somebody else put there.
   std::uint32_t owner_uid = 0;
   std::uint32_t owner_gid = 0;

@@ -38,7 +38,7 @@ class WriteBack : public ::testing::TestWithParam<testing::PoolPlaceMaker> {
               return std::unique_ptr<PoolSession>(
                   std::make_unique<testing::FaultyPoolSession>(TRY(place_->open()), faults_));
             },
-            {.node = testing::kNode, .lease = 1000ms}),
+            {.node = testing::kNode, .lease = 1000ms, .beat_every = 100ms}),
         volume_([this] {
           testing::TestVolumeOptions options;
           options.volume.pool = &service_;
@@ -181,7 +181,8 @@ TEST_P(WriteBack, ALostAnswerIsToldAllTheSame) {
   std::vector<std::pair<PoolChange, std::uint64_t>> heard;
   Uuid other = service_.node();
   other[0] = 9;
-  PoolService follower([this](Deadline) { return place_->open(); }, {.node = other});
+  PoolService follower([this](Deadline) { return place_->open(); },
+                       {.node = other, .beat_every = 100ms});
   follower.on_change = [&](const PoolLogRecord& record) {
     const std::lock_guard lock(mutex);
     heard.emplace_back(record.change, record.fileid);
@@ -230,7 +231,8 @@ TEST_P(WriteBack, ALostAnswerIsToldAllTheSame) {
 TEST_P(WriteBack, OfTwoThatReplaceANameAtOnceTheLastStands) {
   Uuid node = service_.node();
   node[0] = 9;
-  PoolService other([this](Deadline) { return place_->open(); }, {.node = node});
+  PoolService other([this](Deadline) { return place_->open(); },
+                    {.node = node, .beat_every = 100ms});
   other.start();
   ASSERT_TRUE(TestVolume::wait_for([&] {
     return other.living().size() == 2 && service_.living().size() == 2 &&
@@ -269,8 +271,9 @@ INSTANTIATE_TEST_SUITE_P(All, WriteBack, ::testing::ValuesIn(testing::pool_place
 TEST(FullPool, MakesRoomByWhatWasUsedLongestAgo) {
   constexpr std::uint64_t kSize = 16 << 20;
   const testing::TempMount small("size=" + std::to_string(kSize));
-  PoolService service([&](Deadline) { return open_dir_session(small.path()); },
-                      {.node = testing::kNode, .lease = 200ms, .size = kSize});
+  PoolService service(
+      [&](Deadline) { return open_dir_session(small.path()); },
+      {.node = testing::kNode, .lease = 200ms, .beat_every = 100ms, .size = kSize});
   testing::TestVolumeOptions options;
   options.volume.pool = &service;
   options.volume.pool_options.size = kSize;

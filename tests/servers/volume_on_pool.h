@@ -41,6 +41,7 @@ class Server {
         },
         PoolService::Options{.node = node,
                              .lease = std::chrono::seconds{1},
+                             .beat_every = std::chrono::milliseconds{100},
                              .dead_after = std::chrono::seconds{4},
                              .pool = pool_});
     if (volume_ == nullptr) {

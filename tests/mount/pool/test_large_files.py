@@ -47,8 +47,8 @@ class Scene:
             # A fault on a mapping holds the interpreter's lock: the proxy, in this process, could not serve it.
             through = self.pool.uri if not self.proxied else (f"nfs://127.0.0.1/export?nfsport={self.proxy.port}"
                        f"&mountport={self.pool.port + 1}")
-            self.b = kvmount.Mount("b", options=["--pool", through, "--stage-whole", "1MiB",
-                                                 *self.options]).__enter__()
+            self.b = pools.node(self.pool, "b", uri=through,
+                                options=["--stage-whole", "1MiB", *self.options]).__enter__()
             pools.wait_until_joined(self.a, self.b)
             with open(os.path.join(self.a.mnt, "weights.bin"), "wb") as file:
                 file.write(self.data)

@@ -60,7 +60,7 @@ class Scene:
             self.a = pools.node(self.pool, "a").__enter__()
             through = (f"nfs://127.0.0.1/export?nfsport={self.proxy.port}"
                        f"&mountport={self.pool.port + 1}")
-            self.b = kvmount.Mount("b", options=["--pool", through]).__enter__()
+            self.b = pools.node(self.pool, "b", uri=through).__enter__()
             pools.wait_until_joined(self.a, self.b)
         except BaseException:
             self.__exit__()

@@ -109,6 +109,7 @@ TEST_F(ConfigTest, APoolHasAnAddressAndAnOwner) {
   give("pool-queue", "8GiB:5000");
   give("pool-sync", "pool");
   give("pool-in-flight", "8MiB");
+  give("pool-beat", "250ms");
   give("pool-owner", "1000:1001");
   auto config = load();
   ASSERT_OK(config) << problem_;
@@ -117,6 +118,7 @@ TEST_F(ConfigTest, APoolHasAnAddressAndAnOwner) {
   EXPECT_EQ("filer", config->pool->host);
   EXPECT_EQ(2050, config->pool->nfs_port);
   EXPECT_EQ(PoolWrites::kReused, config->pool_options.writes);
+  EXPECT_EQ(std::chrono::milliseconds{250}, config->pool_options.beat);
   EXPECT_EQ(64 * kMiB, config->pool_options.stage_whole);
   EXPECT_EQ(8 * kGiB, config->pool_options.queue_bytes);
   EXPECT_EQ(5000u, config->pool_options.queue_files);
@@ -277,6 +279,9 @@ TEST_F(ConfigTest, EveryValueThatIsRefusedIsNamedWithAFix) {
                              {"pool-size", "1KiB", ERANGE, "1 MiB"},
                              {"pool-size", "much", EINVAL, "not a size"},
                              {"pool-in-flight", "1KiB", ERANGE, "2 MiB"},
+                             {"pool-beat", "49ms", ERANGE, "50ms to 5s"},
+                             {"pool-beat", "6s", ERANGE, "50ms to 5s"},
+                             {"pool-beat", "often", EINVAL, "500ms or 2s"},
                              {"pool-queue", "1KiB", ERANGE, "1 MiB"},
                              {"pool-queue", "8GiB:", EINVAL, "64GiB:100000"},
                              {"pool-queue", "8GiB:1k", EINVAL, "64GiB:100000"},
