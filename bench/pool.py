@@ -475,7 +475,7 @@ def main():
     rounds = arguments.rounds
     with contextlib.ExitStack() as stack:
         link = stack.enter_context(links.Link(rate, arguments.queue)) if rate else None
-        pool = stack.enter_context(pools.Pool("nfs", link=link))
+        pool = stack.enter_context(pools.Pool("nfs", own=True, link=link))
         table = Table()
         if arguments.only == "governor":
             governor(table, pool, link, rounds)

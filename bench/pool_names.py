@@ -76,11 +76,11 @@ def main():
     parser.add_argument("--json")
     options = parser.parse_args()
     chance = random.Random(1)
-    with pools.Pool("nfs") as pool, CountingProxy(pool.port) as proxy:
+    with pools.Pool("nfs", own=True) as pool, CountingProxy(pool.port) as proxy:
         began = time.perf_counter()
         fill(pool.root, options.names)
         print(f"{options.names:,} files made in {time.perf_counter() - began:.0f} s", flush=True)
-        uri = f"nfs://127.0.0.1/export?nfsport={proxy.port}&mountport={pool.port + 1}"
+        uri = pool.uri_through(proxy.port)
         began = time.perf_counter()
         with kvmount.Mount("bench", options=["--pool", uri]) as mount:
             answers = time.perf_counter() - began

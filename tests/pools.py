@@ -1,5 +1,6 @@
 """Pools for tests: a directory, or a real NFS server in front of one, also behind a slow link; and mounts on them."""
 
+import atexit
 import hashlib
 import os
 import shutil
@@ -32,28 +33,74 @@ def free_ports():
             return port
 
 
+class SharedServer:
+    """The NFS server of this process: every test has a directory of its own on it. It ends with this process, however that
+    ends: `nfs_server.sh serve` reads from a pipe that only this process writes to."""
+
+    _started = None
+
+    @classmethod
+    def get(cls):
+        if cls._started is None:
+            cls._started = cls()
+            atexit.register(cls._started.end)
+        return cls._started
+
+    def __init__(self):
+        self.work = tempfile.mkdtemp(prefix="kvcachefs-nfs-", dir="/var/tmp")
+        self.root = os.path.join(self.work, "export")
+        os.mkdir(self.root)
+        server = os.path.join(self.work, "server")
+        self.port = free_ports()
+        # A session of its own: a signal to the tests' process group must not end the script before the server.
+        self.process = subprocess.Popen([SERVER, "serve", self.root, server, str(self.port), self.work],
+                                        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+
+        def is_ready():
+            if self.process.poll() is not None:
+                raise kvmount.MountError(f"the NFS server ended with {self.process.returncode}")
+            return os.path.exists(os.path.join(server, "ready"))
+
+        try:
+            kvmount.wait_until(is_ready, 30, "the NFS server")
+        except BaseException:
+            self.end()
+            raise
+
+    def end(self):
+        """Returns when the server has ended and its directory is gone."""
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+
+
 class Pool:
     """`with Pool("dir")` or `with Pool("nfs")`; .uri is what a mount is given, .root the directory."""
 
-    def __init__(self, kind, root=None, squash="No_Root_Squash", link=None):
-        """`root`: a directory that is there; default: one of its own. `squash`: whom the server takes for nobody. `link`: a
-        link.Link at whose far end the server is; default: it is on loopback."""
+    def __init__(self, kind, own=False, root=None, squash="No_Root_Squash", link=None):
+        """`own`: an NFS server of its own, which the test may stop, kill and start again; default: a directory on the server of
+        this process. `root`: a directory that is there; default: one of its own. `squash`: whom the server takes for nobody.
+        `link`: a link.Link at whose far end the server is; default: it is on loopback. With any of these three the server is
+        its own, too."""
         self.kind = kind
         self.root = root
         self.squash = squash
+        self.own = own or root is not None or squash != "No_Root_Squash" or link is not None
         self.there, self.address = (link.there, link.address) if link else ([], "127.0.0.1")
 
     def __enter__(self):
-        self.work = tempfile.mkdtemp(prefix="kvcachefs-pool-", dir="/var/tmp")
+        shared = SharedServer.get() if self.kind == "nfs" and not self.own else None
+        self.work = tempfile.mkdtemp(prefix="kvcachefs-pool-", dir=shared.root if shared else "/var/tmp")
         if self.root is None:
             self.root = os.path.join(self.work, "export")
             os.mkdir(self.root)
         self.uri = f"dir://{self.root}"
         if self.kind == "nfs":
+            self.export = f"/export/{os.path.basename(self.work)}/export" if shared else "/export"
+            self.port = shared.port if shared else free_ports()
+            self.uri = self.uri_through(self.port)
+        if self.kind == "nfs" and self.own:
             self.server = os.path.join(self.work, "server")
             os.mkdir(self.server)
-            self.port = free_ports()
-            self.uri = (f"nfs://{self.address}/export?nfsport={self.port}&mountport={self.port + 1}")
             try:
                 self.up()
             except BaseException:
@@ -62,21 +109,32 @@ class Pool:
         return self
 
     def __exit__(self, *_):
-        if self.kind == "nfs":
+        if self.kind == "nfs" and self.own:
             self.resume()
             subprocess.run([SERVER, "down", self.server], check=False, timeout=60)
         shutil.rmtree(self.work, ignore_errors=True)
 
+    def uri_through(self, port):
+        """The URI for a mount that reaches the server by another port: that of a proxy."""
+        return f"nfs://{self.address}{self.export}?nfsport={port}&mountport={self.port + 1}"
+
     def up(self, access="RW"):
+        """Starts the server, once more after kill()."""
+        self._check_own()
         subprocess.run([*self.there, SERVER, "up", self.root, self.server, str(self.port),
                         self.address], check=True, timeout=60,
                        env={**os.environ, "NFS_ACCESS": access, "NFS_SQUASH": self.squash})
 
     def pid(self):
         """The server's process; None: there is none."""
+        self._check_own()
         said = subprocess.run([SERVER, "pid", self.server], check=True, timeout=60,
                               capture_output=True, text=True).stdout.strip()
         return int(said) if said else None
+
+    def _check_own(self):
+        if not self.own:
+            raise kvmount.MountError('this server serves other tests: Pool("nfs", own=True) has its own')
 
     def _signal(self, number):
         try:

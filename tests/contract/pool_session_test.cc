@@ -413,13 +413,12 @@ INSTANTIATE_TEST_SUITE_P(All, PoolSessionContract, ::testing::ValuesIn(testing::
 
 // ---- what only a server can do
 
+Deadline in(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
+
 class NfsSessionTest : public ::testing::Test {
  protected:
   Result<std::unique_ptr<PoolSession>> open(Deadline deadline = soon()) {
     return open_nfs_session(TRY(parse_pool_uri(server_.uri())), deadline);
-  }
-  static Deadline in(std::chrono::milliseconds time) {
-    return std::chrono::steady_clock::now() + time;
   }
 
   const testing::TempDir dir_;
@@ -474,7 +473,7 @@ TEST_F(NfsSessionTest, AConnectionThatWasClosedWhileNobodyUsedItIsNoticed) {
 }
 
 // Leaks are the sanitizer's to find.
-TEST_F(NfsSessionTest, AServerThatDoesNotEvenAcceptCostsTheDeadline) {
+TEST(NfsConnectionTest, AServerThatDoesNotEvenAcceptCostsTheDeadline) {
   const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -521,8 +520,9 @@ TEST_F(NfsSessionTest, AServerThatStartedAnewBetweenWriteAndCommitIsNoticed) {
   EXPECT_OK((*after)->commit(**file, soon()));
 }
 
-TEST_F(NfsSessionTest, SaysWhatIsNotExported) {
-  const Result<PoolUri> uri = parse_pool_uri(server_.uri("/no/such"));
+TEST(NfsMountTest, SaysWhatIsNotExported) {
+  const testing::SharedNfsServer& server = testing::SharedNfsServer::get();
+  const Result<PoolUri> uri = parse_pool_uri(server.uri(server.root() + "/no/such"));
   ASSERT_OK(uri);
   EXPECT_ERROR(ENOENT, open_nfs_session(*uri, soon()));
   PoolUri elsewhere = *uri;

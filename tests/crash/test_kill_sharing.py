@@ -166,7 +166,7 @@ def test_everything_is_right_whoever_is_killed(kind):
     chance = random.Random(seed)
     options = ["--pool-size", str(POOL_SIZE), "--lease", "1s"]
     rounds = ROUNDS if kind == "nfs" else max(2, ROUNDS // 4)
-    with pools.Pool(kind) as pool, \
+    with pools.Pool(kind, own=True) as pool, \
             pools.node(pool, "a", options=options) as a, \
             pools.node(pool, "b", options=options) as b, \
             pools.node(pool, "c", options=options) as c:

@@ -19,11 +19,10 @@ class TempDir {
  public:
   explicit TempDir(const char* usual_base = "/var/tmp") {
     const char* base = std::getenv("KVCACHEFS_TEST_DIR");
-    std::string pattern =
-        std::string(base != nullptr ? base : usual_base) + "/kvcachefs-test-XXXXXX";
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp: " + pattern);
-    path_ = pattern;
+    make_in(base != nullptr ? base : usual_base);
   }
+  // In that directory, whatever the environment says.
+  static TempDir in(const std::string& directory) { return TempDir(directory, Exactly{}); }
   ~TempDir() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
@@ -37,6 +36,14 @@ class TempDir {
   }
 
  private:
+  struct Exactly {};
+  TempDir(const std::string& directory, Exactly /*unused*/) { make_in(directory); }
+  void make_in(const std::string& directory) {
+    std::string pattern = directory + "/kvcachefs-test-XXXXXX";
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp: " + pattern);
+    path_ = pattern;
+  }
+
   std::string path_;
 };
 

@@ -2,12 +2,16 @@
 # A real NFS server (NFS-Ganesha, version 3) for one directory, for tests. As root.
 #
 #   nfs_server.sh up DIRECTORY WORK PORT [ADDRESS]   returns when it serves; the mount protocol is on PORT+1
+#   nfs_server.sh serve DIRECTORY WORK PORT [TREE]   serves until its standard input ends; WORK/ready says that it serves
 #   nfs_server.sh down WORK                          ends it
 #   nfs_server.sh pid WORK                           the server's process
 #
 # Its URI is nfs://ADDRESS/export?nfsport=PORT&mountport=PORT+1, the address 127.0.0.1 unless given. WORK is an
 # absolute path and keeps configuration, log and process ids; `up` once more with the same WORK after the server was
 # killed is its restart. Environment: NFS_SQUASH=Root_Squash, NFS_ACCESS=RO.
+#
+# `serve` is for a server that many tests use. The standard input is a pipe that only the tests' process writes to: the
+# kernel closes the pipe when that process ends, also after SIGKILL, and the server goes down then. Last, TREE is removed.
 #
 # Facts of Ganesha 4.3: it does not serve version 3 unless it can register with an rpcbind, so that each has one of
 # its own in a private namespace; relative paths make it die without a word; it is usable when its log says so.
@@ -93,8 +97,20 @@ down() {
   done
 }
 
+serve() {
+  local work=$2 tree=${4:-}
+  # What ends this script ends the server: a signal alone must not.
+  trap : HUP INT TERM
+  # shellcheck disable=SC2064  # The values of now.
+  trap "down ${work@Q}; ${tree:+rm -rf -- ${tree@Q}}" EXIT
+  up "$1" "$work" "$3"
+  touch "$work/ready"
+  cat >/dev/null
+}
+
 case ${1:-} in
   up) [ $# -ge 4 ] && [ $# -le 5 ] || die "up DIRECTORY WORK PORT [ADDRESS]"; shift; up "$@" ;;
+  serve) [ $# -ge 4 ] && [ $# -le 5 ] || die "serve DIRECTORY WORK PORT [TREE]"; shift; serve "$@" ;;
   down) [ $# = 2 ] || die "down WORK"; down "$2" ;;
   pid) [ $# = 2 ] || die "pid WORK"; process "$2/pid" ;;
   *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2 ;;

@@ -43,6 +43,10 @@ class PoolPlace {
 
  protected:
   PoolPlace() { std::filesystem::create_directory(root()); }
+  // `parent`: of its directory.
+  explicit PoolPlace(const std::string& parent) : dir_(TempDir::in(parent)) {
+    std::filesystem::create_directory(root());
+  }
   const TempDir dir_;
 };
 
@@ -53,12 +57,10 @@ class PoolInDirectory : public PoolPlace {
 
 class PoolOnNfs : public PoolPlace {
  public:
+  PoolOnNfs() : PoolPlace(SharedNfsServer::get().root()) {}
   Result<std::unique_ptr<PoolSession>> open() override {
-    return open_nfs_session(TRY(parse_pool_uri(server_.uri("/pool"))), soon());
+    return open_nfs_session(TRY(parse_pool_uri(SharedNfsServer::get().uri(root()))), soon());
   }
-
- private:
-  NfsServer server_{dir_.path(), dir_.path() + "-nfs"};
 };
 
 struct PoolPlaceMaker {

@@ -90,7 +90,7 @@ def test_a_filesystem_that_hangs(mounts):
 
 
 def test_a_server_that_hangs():
-    with pools.Pool("nfs") as place:
+    with pools.Pool("nfs", own=True) as place:
         assert pool("init", place.uri).returncode == 0
         assert pool("gc", place.uri).returncode == 0
         place.stop()

@@ -220,7 +220,7 @@ def test_loads_stay_within_the_budget(pool, lease):
 def test_a_pool_that_is_away_costs_no_room():
     """What waits to be published stays as long as anything else can go, and no longer."""
     size = 2 * MIB
-    with pools.Pool("nfs") as pool, \
+    with pools.Pool("nfs", own=True) as pool, \
             pools.node(pool, "a", size=64 * MIB, options=["--lease", "1s"]) as a:
         pools.wait_until_joined(a)
         pool.stop()
@@ -242,7 +242,7 @@ def test_a_pool_that_is_away_costs_no_room():
 
 
 def test_a_newer_file_that_was_written_while_the_pool_was_away_is_the_one_that_is_read():
-    with pools.Pool("nfs") as pool, pools.node(pool, "a") as a, pools.node(pool, "b") as b:
+    with pools.Pool("nfs", own=True) as pool, pools.node(pool, "a") as a, pools.node(pool, "b") as b:
         pools.wait_until_joined(a, b)
         store(b.mnt, "config", b"one")
         assert b.cli("flush", b.mnt).returncode == 0

@@ -45,8 +45,7 @@ class Scene:
             self.proxy = nfs_proxy.Proxy(self.pool.port, seed).__enter__()
             self.a = pools.node(self.pool, "a").__enter__()
             # A fault on a mapping holds the interpreter's lock: the proxy, in this process, could not serve it.
-            through = self.pool.uri if not self.proxied else (f"nfs://127.0.0.1/export?nfsport={self.proxy.port}"
-                       f"&mountport={self.pool.port + 1}")
+            through = self.pool.uri_through(self.proxy.port) if self.proxied else self.pool.uri
             self.b = pools.node(self.pool, "b", uri=through,
                                 options=["--stage-whole", "1MiB", *self.options]).__enter__()
             pools.wait_until_joined(self.a, self.b)

@@ -58,8 +58,7 @@ class Scene:
         try:
             self.proxy = nfs_proxy.Proxy(self.pool.port, seed).__enter__()
             self.a = pools.node(self.pool, "a").__enter__()
-            through = (f"nfs://127.0.0.1/export?nfsport={self.proxy.port}"
-                       f"&mountport={self.pool.port + 1}")
+            through = self.pool.uri_through(self.proxy.port)
             self.b = pools.node(self.pool, "b", uri=through).__enter__()
             pools.wait_until_joined(self.a, self.b)
         except BaseException:
@@ -259,7 +258,7 @@ def check_that_it_is_only_read(pool, begin, end, why):
 
 
 def test_a_server_that_may_only_be_read():
-    with pools.Pool("nfs") as pool:
+    with pools.Pool("nfs", own=True) as pool:
         def serve(access):
             pool.kill()
             pool.up(access)

@@ -118,7 +118,7 @@ def test_owners_hold_on_every_node(squash):
 
 
 def test_an_owner_that_was_changed_while_the_pool_was_away_is_told_later():
-    with pools.Pool("nfs") as pool, pools.node(pool, "a") as a, pools.node(pool, "b") as b:
+    with pools.Pool("nfs", own=True) as pool, pools.node(pool, "a") as a, pools.node(pool, "b") as b:
         pools.wait_until_joined(a, b)
         for mount in (a, b):
             os.chmod(mount.mnt, 0o777)

@@ -34,7 +34,7 @@ def flush(mount):
 @pytest.mark.short
 @pytest.mark.parametrize("kind", ["dir", "nfs"])
 def test_reused_blocks_and_other_files_are_published(kind):
-    with pools.Pool(kind) as pool, \
+    with pools.Pool(kind, own=True) as pool, \
             pools.node(pool, "stores", options=["--pool-writes", "reused"]) as mount, \
             pools.node(pool, "finds", options=["--pool-writes", "off"]) as other:
         pools.wait_until_joined(mount, other)

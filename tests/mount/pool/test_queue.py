@@ -47,7 +47,7 @@ def wait_until_down(mount):
 @pytest.mark.parametrize("bound, stay", [("1GiB:4", 4), ("1MiB:1000", 4)])
 def test_blocks_beyond_the_bound_are_skipped_and_stay_here(bound, stay):
     size = 256 * KIB
-    with pools.Pool("nfs") as pool, pools.node(pool, "queue", options=["--pool-queue", bound]) as mount:
+    with pools.Pool("nfs", own=True) as pool, pools.node(pool, "queue", options=["--pool-queue", bound]) as mount:
         pools.wait_until_joined(mount)
         store(mount, "first", b"bytes")
         assert mount.cli("flush", mount.mnt).returncode == 0
@@ -84,7 +84,7 @@ def test_blocks_beyond_the_bound_are_skipped_and_stay_here(bound, stay):
 
 
 def test_a_flush_says_what_was_skipped_while_it_waited():
-    with pools.Pool("nfs") as pool, \
+    with pools.Pool("nfs", own=True) as pool, \
             pools.node(pool, "skips", options=["--pool-queue", "1GiB:2"]) as mount, \
             concurrent.futures.ThreadPoolExecutor() as background:
         pools.wait_until_joined(mount)
@@ -143,7 +143,7 @@ def test_an_fsync_waits_for_the_pool(kind):
 
 
 def test_an_fsync_fails_when_the_pool_does_not_answer():
-    with pools.Pool("nfs") as pool, \
+    with pools.Pool("nfs", own=True) as pool, \
             pools.node(pool, "fails", options=["--pool-sync", "pool"]) as mount, \
             pools.node(pool, "local") as other:
         pools.wait_until_joined(mount, other)
@@ -168,7 +168,7 @@ def test_an_fsync_fails_when_the_pool_does_not_answer():
 
 
 def test_a_mount_ends_while_an_fsync_waits():
-    with pools.Pool("nfs") as pool, \
+    with pools.Pool("nfs", own=True) as pool, \
             pools.node(pool, "ends", options=["--pool-sync", "pool", "--stop-timeout", "1s"]) as mount, \
             concurrent.futures.ThreadPoolExecutor() as background:
         pools.wait_until_joined(mount)

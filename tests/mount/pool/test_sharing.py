@@ -37,7 +37,9 @@ def load(path):
 
 @pytest.fixture(params=["dir", "nfs"])
 def pool(request):
-    with pools.Pool(request.param) as made:
+    """"own": an NFS server that the test may stop and kill."""
+    own = request.param == "own"
+    with pools.Pool("nfs" if own else request.param, own=own) as made:
         yield made
 
 
@@ -132,7 +134,7 @@ def test_flush_waits_until_it_is_there(pool):
 
 
 def test_flush_of_a_pool_that_is_away_ends():
-    with pools.Pool("nfs") as pool, pools.node(pool, "a") as a:
+    with pools.Pool("nfs", own=True) as pool, pools.node(pool, "a") as a:
         pools.wait_until_joined(a)
         store(a.mnt, "config.json", b"{}")
         assert a.cli("flush", a.mnt).returncode == 0
@@ -246,7 +248,7 @@ def test_files_of_others_keep_their_owners(pool):
 
 
 @pytest.mark.promise(2)
-@pytest.mark.parametrize("pool", ["nfs"], indirect=True)
+@pytest.mark.parametrize("pool", ["own"], indirect=True)
 def test_a_server_that_stops_costs_hits_and_nothing_else(pool):
     with pools.node(pool, "a") as a, pools.node(pool, "b") as b:
         pools.wait_until_joined(a, b)
@@ -274,7 +276,7 @@ def test_a_server_that_stops_costs_hits_and_nothing_else(pool):
                            "what was stored meanwhile is published")
 
 
-@pytest.mark.parametrize("pool", ["nfs"], indirect=True)
+@pytest.mark.parametrize("pool", ["own"], indirect=True)
 def test_a_stop_does_not_wait_for_a_server_that_hangs(pool):
     with pools.node(pool, "a") as a:
         pools.wait_until_joined(a)
@@ -290,7 +292,7 @@ def test_a_stop_does_not_wait_for_a_server_that_hangs(pool):
         assert os.stat(pool.path(block(1))).st_size == 80 << 20
 
 
-@pytest.mark.parametrize("pool", ["nfs"], indirect=True)
+@pytest.mark.parametrize("pool", ["own"], indirect=True)
 def test_a_server_that_dies_may_come_back(pool):
     with pools.node(pool, "a") as a, pools.node(pool, "b") as b:
         pools.wait_until_joined(a, b)
