@@ -26,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/base/clock.h"
 #include "backend/base/result.h"
 #include "backend/tier.h"
 #include "fs/budget/budget_options.h"
@@ -127,6 +128,10 @@ struct VolumeOptions {
   std::uint64_t scrub_bytes_per_second = 0;  // 0: no scrub
   std::uint64_t stage_bytes = 0;             // most that is read ahead and not loaded; 0: none
   DirectIo direct_io = DirectIo::kPass;
+  // Between two checks of a device that is not well (fs/life/device_watch.h).
+  std::chrono::milliseconds device_period{1000};
+  // What the age of files is judged by.
+  Clocks clocks = {};
   BudgetOptions budget = {};
   // Not started yet; outlives the volume. Null: none.
   PoolService* pool = nullptr;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <ctime>
+#include <functional>
 
 namespace kvcachefs {
 
@@ -40,5 +41,11 @@ inline constexpr std::int64_t kNanosPerMilli = 1'000'000;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return to_nanos(t);
 }
+
+// The clocks of a part that judges ages by them. Any thread calls them.
+struct Clocks {
+  std::function<std::int64_t()> monotonic = monotonic_now;
+  std::function<UnixNanos()> files = file_clock_now;  // that of the kernel's file times
+};
 
 }  // namespace kvcachefs

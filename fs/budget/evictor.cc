@@ -287,7 +287,8 @@ bool Evictor::is_young(const Candidate& candidate, const Inode& inode) const {
   const std::int64_t used =
       static_cast<std::int64_t>(candidate.key.stamp) * order::kNanosPerStamp;
   if (core_.knowledge.now() - used < kYoung.count()) return true;
-  const UnixNanos age = file_clock_now() - std::max(inode.record.stamp.ctime, inode.closed_at);
+  const UnixNanos age =
+      core_.options.clocks.files() - std::max(inode.record.stamp.ctime, inode.closed_at);
   return age >= 0 && age < kYoung.count();
 }
 

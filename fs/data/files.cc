@@ -473,7 +473,7 @@ void Files::release(OpenFile& file) {
       --inode.writers;
       if (inode.writers == 0) {
         core_.budget.writer_ended(inode);
-        inode.closed_at = file_clock_now();
+        inode.closed_at = core_.options.clocks.files();
       }
       if (inode.writers == 0 && inode.record.nlink > 0) {
         // What was stored after the last FLUSH (through a mapping, or a duplicate of the

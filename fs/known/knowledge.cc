@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "backend/base/clock.h"
 #include "backend/base/log.h"
 #include "fs/known/block_number.h"
 #include "fs/known/find_blocks.h"
@@ -54,16 +53,17 @@ std::string_view path_at(const Place& place, std::string_view name) {
 
 }  // namespace
 
-Knowledge::Knowledge(Catalog& catalog, InodeTable& table, FilePolicy otherwise)
-    : catalog_(catalog),
+Knowledge::Knowledge(Catalog& catalog, InodeTable& table, FilePolicy otherwise, Clocks clocks)
+    : clocks_(std::move(clocks)),
+      catalog_(catalog),
       table_(table),
       otherwise_(otherwise),
       places_(catalog, table, tenants_),
-      began_wall_ns_(std::max<std::int64_t>(file_clock_now(), 1)),
-      began_ns_(monotonic_now()) {}
+      began_wall_ns_(std::max<std::int64_t>(clocks_.files(), 1)),
+      began_ns_(clocks_.monotonic()) {}
 
 std::int64_t Knowledge::now() const noexcept {
-  return began_wall_ns_ + (monotonic_now() - began_ns_);
+  return began_wall_ns_ + (clocks_.monotonic() - began_ns_);
 }
 
 bool Knowledge::is_kept_there(const Place& place,

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/base/clock.h"
 #include "fs/known/crawlers.h"
 #include "fs/known/file_policy.h"
 #include "fs/known/order_feed.h"
@@ -69,7 +70,8 @@ class Knowledge {
   };
 
   // `otherwise`: of files of which nobody says anything.
-  Knowledge(Catalog& catalog, InodeTable& table, FilePolicy otherwise = FilePolicy::kCache);
+  Knowledge(Catalog& catalog, InodeTable& table, FilePolicy otherwise = FilePolicy::kCache,
+            Clocks clocks = {});
 
   // Without a block: no block's name. A failing database makes names unknown, and is logged by itself.
   // Not under an inode's lock.
@@ -240,6 +242,7 @@ class Knowledge {
   Result<void> follow_in_session(InodeNumber directory, std::uint32_t position,
                                  InodeNumber inode);
 
+  const Clocks clocks_;
   Catalog& catalog_;
   InodeTable& table_;
   const FilePolicy otherwise_;

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 
-#include <chrono>
 #include <utility>
 
 #include "backend/base/log.h"
@@ -10,7 +9,6 @@
 namespace kvcachefs {
 namespace {
 
-constexpr std::chrono::seconds kWhileIll{1};
 constexpr int kRoundsBetweenReads = 10;
 // A path that fails over, or a part of the disk that does not read, is no loss.
 constexpr int kSurelyLost = 3;
@@ -47,7 +45,7 @@ void DeviceWatch::run() {
     std::unordered_set<std::uint32_t> suspected;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, kWhileIll, [this] { return stopping_ || !suspected_.empty(); });
+      changed_.wait_for(lock, period_, [this] { return stopping_ || !suspected_.empty(); });
       if (stopping_) return;
       suspected = std::exchange(suspected_, {});
     }
@@ -59,10 +57,10 @@ void DeviceWatch::run() {
         check(device, TierCheck::kRead);
       }
     }
-    // Who fails on it over and over causes a check a second.
+    // Who fails on it over and over causes a check a period.
     if (suspected.empty()) continue;
     std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, kWhileIll, [this] { return stopping_; })) return;
+    if (changed_.wait_for(lock, period_, [this] { return stopping_; })) return;
   }
 }
 

@@ -1,11 +1,12 @@
 // Watches whether the devices still take and give bytes, and says so to Devices: a device that is lost or
 // read-only costs its own files only.
 //
-// A device is checked when somebody has seen it fail, every second while it is not well, and by a read every
-// ten seconds. It is lost when three checks in a row could not read; until then it only gets no new files. One
+// A device is checked when somebody has seen it fail, once in a period (a second) while it is not well, and by a read every
+// ten periods. It is lost when three checks in a row could not read; until then it only gets no new files. One
 // thread a mount: while a check hangs in a dying disk, nothing else does because of it.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -19,7 +20,7 @@ namespace kvcachefs {
 
 class DeviceWatch {
  public:
-  explicit DeviceWatch(Core& core) : core_(core) {}
+  explicit DeviceWatch(Core& core) : core_(core), period_(core.options.device_period) {}
   ~DeviceWatch() { stop(); }
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
@@ -35,6 +36,7 @@ class DeviceWatch {
   void check(std::uint32_t device, TierCheck how);
 
   Core& core_;
+  const std::chrono::milliseconds period_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::unordered_set<std::uint32_t> suspected_;      // under mutex_

@@ -53,7 +53,8 @@ struct Core {
         notifications(its_notifications),
         table(its_catalog, [this](const Inode& inode) { unreferenced(inode); }),
         knowledge(its_catalog, table,
-                  its_options.keep_by_default ? FilePolicy::kKeep : FilePolicy::kCache),
+                  its_options.keep_by_default ? FilePolicy::kKeep : FilePolicy::kCache,
+                  its_options.clocks),
         budget(*devices, knowledge, its_options.budget) {}
 
   [[nodiscard]] bool passthrough() const noexcept {

@@ -55,6 +55,7 @@ struct Faults {
   std::function<void(Table table, std::string_view key)> on_read;
   // The same of who writes to it.
   std::function<void()> on_write;
+  std::atomic<int> checks{0};            // of devices
   // What creates and checks on a device fail with, by its path.
   void set_ill(const std::string& path, int error) {
     const std::lock_guard lock(ill_mutex);
@@ -173,6 +174,7 @@ class FaultyTier : public Tier {
   }
   Result<void> sync() override;
   Result<void> check(TierCheck how) override {
+    faults_->checks.fetch_add(1);
     if (const int error = faults_->how_ill(info().path)) return fail(error, "ill");
     return below_->check(how);
   }

@@ -3,10 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
+#include <memory>
 #include <sstream>
 #include <string>
 
+#include "backend/base/clock.h"
 #include "fs/known/file_policy.h"
 #include "tests/fakes/promise.h"
 #include "tests/fakes/test_volume.h"
@@ -134,27 +138,37 @@ TEST(Evictor, AnOpenFileThatIsUsedLateStays) {
 // A close may wait for room for longer than a file counts as young, and a rename follows it. SGLang's name of one: it is in
 // the order from its seal on, by the time of its last write.
 TEST(Evictor, WhatWasClosedJustNowStaysHoweverLongItWasOpen) {
-  TestVolume volume(small());
+  // They stand unless the test moves them.
+  const std::int64_t began = monotonic_now();
+  const UnixNanos began_files = file_clock_now();
+  const auto passed = std::make_shared<std::atomic<std::int64_t>>(0);
+  TestVolumeOptions options = small();
+  options.volume.clocks = {.monotonic = [=] { return began + *passed; },
+                           .files = [=] { return began_files + *passed; }};
+  TestVolume volume(options);
   start(volume);
   const std::string name =
       std::string(64, 'a') + "_model_0_1.bin.tmp.1.2." + std::string(32, '0');
   const Created made = volume.create(kRootInode, name);
   volume.write(*made.opened.file, kBytes);
-  TestVolume::let_pass(std::chrono::milliseconds{1200});
-  fill(volume, 60, "g");
-  const auto began = std::chrono::steady_clock::now();
-  const auto seconds = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  const auto pass = [&](std::chrono::milliseconds time) {
+    *passed += std::chrono::nanoseconds(time).count();
   };
+  // The kernel's times of the files that follow are long past by this clock: their closes alone are recent.
+  pass(std::chrono::minutes{30});
+  for (int i = 0; i < 60; ++i) {
+    pass(std::chrono::milliseconds{50});
+    fill(volume, 1, "g" + std::to_string(i) + "-");
+  }
+  pass(std::chrono::seconds{2});
   volume.close(*made.opened.file);
   int stored = 0;
-  while (seconds() < 0.8) {
-    fill(volume, 1, "h" + std::to_string(stored++));
-    const bool is_there = has_name(volume, name);
-    if (seconds() < 0.9) {
-      ASSERT_TRUE(is_there) << "after " << seconds();
-    }
+  for (; stored < 20; ++stored) {
+    pass(std::chrono::milliseconds{45});
+    fill(volume, 1, "h" + std::to_string(stored));
+    ASSERT_TRUE(has_name(volume, name)) << stored;
   }
+  pass(std::chrono::seconds{1});
   // It goes in its turn.
   EXPECT_TRUE(TestVolume::wait_for([&] {
     fill(volume, 1, "i" + std::to_string(stored++));

@@ -21,6 +21,7 @@ class IllDevices : public ::testing::Test {
   static TestVolumeOptions two_devices() {
     TestVolumeOptions options;
     options.devices = 2;
+    options.volume.device_period = std::chrono::milliseconds{20};
     return options;
   }
   void SetUp() override { volume_.start(); }
@@ -89,7 +90,8 @@ TEST_F(IllDevices, OneThatCannotBeAskedIsNotLost) {
   make_ill(1, EIO, DeviceState::kReadOnly);
   // No descriptor is free: whether it is well is not known.
   volume_.faults().set_ill(path(1), EMFILE);
-  TestVolume::let_pass(std::chrono::seconds(5));
+  const int looks = volume_.faults().checks;
+  ASSERT_TRUE(TestVolume::wait_for([&] { return volume_.faults().checks >= looks + 5; }));
   EXPECT_EQ(DeviceState::kReadOnly, volume_->device_state(1));
   EXPECT_EQ(kFiles, found("f", kFiles));
   volume_.faults().set_ill(path(1), 0);
