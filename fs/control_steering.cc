@@ -7,7 +7,7 @@
 #include "fs/control_json.h"
 #include "fs/explain/evict.h"
 #include "fs/explain/explain.h"
-#include "fs/pool/unflushed.h"
+#include "fs/flush.h"
 
 namespace kvcachefs {
 namespace {
@@ -122,15 +122,39 @@ Result<json> evict(Volume& volume, const ControlRequest& request) {
   return page_json(TRY(volume.evict_in(*request.block, after)));
 }
 
+// Three numbers of 16 hex digits each.
+std::string text_of(const FlushPoint& point) {
+  return block_text(point.before) + block_text(point.opened) + block_text(point.sync);
+}
+
+std::optional<FlushPoint> parse_flush_point(std::string_view text) {
+  constexpr std::size_t kDigits = 16;
+  if (text.size() != 3 * kDigits) return std::nullopt;
+  const auto before = parse_block(text.substr(0, kDigits));
+  const auto opened = parse_block(text.substr(kDigits, kDigits));
+  const auto sync = parse_block(text.substr(2 * kDigits));
+  if (!before || *before == 0 || !opened || !sync) return std::nullopt;
+  return FlushPoint{.before = *before, .opened = *opened, .sync = *sync};
+}
+
 Result<json> flush(Volume& volume, const ControlRequest& request) {
-  InodeNumber before = 0;
+  FlushPoint since;
   if (!request.after.empty()) {
-    const auto number = parse_block(request.after);
-    if (!number || *number == 0) return fail(EINVAL, "\"after\" is none of our \"next\"");
-    before = *number;
+    const std::optional<FlushPoint> point = parse_flush_point(request.after);
+    if (!point) return fail(EINVAL, "\"after\" is none of our \"next\"");
+    since = *point;
   }
-  const Unflushed left = TRY(volume.flush(request.path, before));
-  return json{{"files", left.files},
+  const Flush told = TRY(volume.flush(request.path, since));
+  const Unflushed& left = told.unflushed;
+  return json{{"unsealed", told.unsealed.files},
+              {"closing", told.unsealed.closing},
+              {"open", told.unsealed.open},
+              {"more_unsealed", told.unsealed.more},
+              {"syncing", told.is_syncing},
+              {"poisoned", told.poisoned},
+              {"pool", told.has_pool},
+              {"publishes", told.publishes},
+              {"files", left.files},
               {"removed", left.removed},
               {"owners", left.owners},
               {"more", left.more},
@@ -138,7 +162,7 @@ Result<json> flush(Volume& volume, const ControlRequest& request) {
               {"obstructed", left.obstructed},
               {"up", volume.is_pool_up()},
               {"stopped_for", reason_json(left.stopped_for)},
-              {"next", block_text(left.before)}};
+              {"next", text_of(told.since)}};
 }
 
 }  // namespace

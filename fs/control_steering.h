@@ -6,10 +6,13 @@
 //   evict     path, or block (of a     {"directory": an inode as 16 hex digits, or null,
 //             directory) and after      "files": …, "bytes": …, "left": {"open": …, …},
 //                                       "examples": [{"path", "why"}…], "directories": […]}
-//   flush     path, and after         {"files": …, "removed": …, "more", "skipped", "up", "next"}
+//   flush     path, and after         {"unsealed": …, "closing", "open", "more_unsealed", "syncing", "poisoned",
+//                                       "pool", "publishes", "files": …, "removed": …, "owners", "more",
+//                                       "skipped", "obstructed", "up", "stopped_for", "next"}
 //
-// `flush` says what is not on the pool yet, and has it done soon: ask again with "next" as `after` until it is
-// nothing.
+// `flush` says what is not on the disk yet ("unsealed" files that no program writes to; "syncing": the database is not on
+// the disk) and, where the mount publishes on a pool, what is not there yet, and has both done soon: ask again with
+// "next" as `after` until both are nothing.
 //
 // "next", where it is there, is the `after` to go on with in the same directory. A path is relative to
 // the root of the filesystem; of a directory's, `evict` answers which one it is and does nothing.

@@ -13,6 +13,7 @@
 #include "fs/data/files.h"
 #include "fs/explain/evict.h"
 #include "fs/explain/explain.h"
+#include "fs/flush.h"
 #include "fs/known/block_keeper.h"
 #include "fs/life/device_watch.h"
 #include "fs/life/object_walk.h"
@@ -34,7 +35,6 @@
 #include "fs/pool/publisher.h"
 #include "fs/pool/replaced_names.h"
 #include "fs/pool/sync_on_pool.h"
-#include "fs/pool/unflushed.h"
 #include "fs/synthetic/tree.h"
 
 namespace kvcachefs {
@@ -557,19 +557,35 @@ Result<EvictPage> Volume::evict_in(InodeNumber directory, std::uint64_t after) {
   return evict_directory(parts_->core, directory, after);
 }
 
-Result<Unflushed> Volume::flush(std::string_view path, InodeNumber before) {
-  if (!parts_->publisher)
-    return fail(EOPNOTSUPP, "the mount has no pool: mount it with --pool");
-  if (!parts_->core.is_publishing)
-    return fail(EROFS, "the mount publishes nothing on its pool");
-  if (before == 0) {
-    parts_->hurry_to_pool();
+Result<Flush> Volume::flush(std::string_view path, const FlushPoint& since) {
+  Core& core = parts_->core;
+  Sealer& sealer = parts_->sealer;
+  const bool is_first = since.before == 0;
+  Flush out{.since = since,
+            .unsealed = {},
+            .has_pool = parts_->publisher.has_value(),
+            .publishes = parts_->publisher.has_value() && core.is_publishing,
+            .unflushed = {}};
+  if (is_first) {
+    out.since = {.before = core.catalog.coming_id(),
+                 .opened = core.write_opens.load(),
+                 .sync = sealer.want_sync()};
   }
-  Unflushed left = TRY(count_unflushed(parts_->core, path, before));
-  left.skipped = parts_->publisher->skipped();
-  left.obstructed = parts_->publisher->obstructed();
-  left.stopped_for = parts_->publisher->stopped_for();
-  return left;
+  // What was closed since the last look waits for no end of a burst either.
+  sealer.hurry();
+  out.unsealed = TRY(count_unsealed(core, path, out.since));
+  // After the count: a seal that it has seen is one of these until it is on the disk.
+  out.is_syncing = sealer.unsynced() > 0 || !sealer.is_synced(out.since.sync);
+  // One that failed is tried again.
+  if (out.is_syncing) sealer.want_sync();
+  out.poisoned = core.counters.poisoned.load();
+  if (!out.publishes) return out;
+  if (is_first) parts_->publisher->wake();
+  out.unflushed = TRY(count_unflushed(core, path, out.since.before));
+  out.unflushed.skipped = parts_->publisher->skipped();
+  out.unflushed.obstructed = parts_->publisher->obstructed();
+  out.unflushed.stopped_for = parts_->publisher->stopped_for();
+  return out;
 }
 
 bool Volume::is_pool_up() const {

@@ -47,7 +47,8 @@ namespace kvcachefs {
 class PoolService;   // backend/pool/pool_service.h
 struct Explanation;  // fs/explain/explain.h
 struct EvictPage;    // fs/explain/evict.h
-struct Unflushed;    // fs/pool/unflushed.h
+struct FlushPoint;   // fs/life/unsealed.h
+struct Flush;        // fs/flush.h
 
 namespace order {
 class Learner;
@@ -340,9 +341,9 @@ class Volume {
   // Drops the files in a directory that may go, those after `after`. Errors: as above.
   Result<EvictPage> evict_in(InodeNumber directory, std::uint64_t after);
 
-  // What is not on the pool yet of a path (of a directory: below it), and has it done soon; `before` as in
-  // fs/pool/unflushed.h. Errors: EOPNOTSUPP (there is no pool), EROFS (nothing is published there), EIO, EBADMSG.
-  Result<Unflushed> flush(std::string_view path, InodeNumber before);
+  // Counts the files at a path (of a directory: below it) that are not on the disk yet, and what is not on the pool yet, and
+  // has both done soon. `since`: of the answer before, empty at the first look. Errors: EIO, EBADMSG.
+  Result<Flush> flush(std::string_view path, const FlushPoint& since);
 
   // ---- for status ----
   [[nodiscard]] VolumeCounts counts() const;

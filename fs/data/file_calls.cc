@@ -71,6 +71,7 @@ Result<void> Files::check_unfinished(Inode& inode) {
 Result<std::size_t> Files::write(OpenFile& file, std::span<const std::byte> data,
                                  std::uint64_t offset, const Caller& caller) {
   const int fd = TRY(file.descriptor());
+  note_closing(file, false);
   TRY(strip_on_write(file, caller));
   TRY(check_room(file, fd, offset + data.size()));
   std::size_t done = 0;
@@ -268,8 +269,19 @@ void Files::wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_
     core_.budget.wait_for_room(*device, called);
 }
 
+void Files::note_closing(OpenFile& file, bool is_closing) {
+  if (file.is_closing.load(std::memory_order_relaxed) == is_closing) return;
+  const std::lock_guard lock(file.inode->mutex);
+  if (file.is_closing.exchange(is_closing) == is_closing) return;
+  if (is_closing)
+    ++file.inode->closing;
+  else
+    --file.inode->closing;
+}
+
 Result<void> Files::flush(OpenFile& file, const Caller& caller) {
   if (!file.writable()) return {};
+  note_closing(file, true);
   if (is_another_process(caller, file.opener)) return {};
   if (TRY(is_empty_and_unfinished(*file.inode))) return {};
   Inode& inode = *file.inode;

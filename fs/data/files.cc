@@ -362,7 +362,7 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
       inode->danger_at_open = core_.budget.danger(*inode->device);
     }
     ++inode->writers;
-    ++inode->write_opens;
+    inode->write_opens = 1 + core_.write_opens.fetch_add(1);
   }
   return enter(std::move(file), lock);
 }
@@ -470,6 +470,7 @@ void Files::release(OpenFile& file) {
       drop_pages = inode.opens > 0 && inode.direct_writers == 0;
     }
     if (last->writable()) {
+      if (last->is_closing) --inode.closing;
       --inode.writers;
       if (inode.writers == 0) {
         core_.budget.writer_ended(inode);
@@ -517,6 +518,7 @@ void Files::release_all() {
     count_closed(*file);
     // Half of what is being stored is not whole now: the sealer would take it for what its last close could not publish.
     const bool is_half = file->inode->record.state == DataState::kUnpublished;
+    if (file->is_closing) --file->inode->closing;
     if (!file->writable() || is_half || --file->inode->writers > 0) continue;
     core_.budget.writer_ended(*file->inode);
     if (const Result<void> noted = note_left_open(*file->inode); !noted.ok())

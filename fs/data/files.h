@@ -78,6 +78,8 @@ class Files {
   void undo_rewrite(Inode& inode);
   Result<void> note_left_open(Inode& inode);
   Result<int> backing_id_of(Inode& inode, Tier& tier, int fd);
+  // Keeps OpenFile::is_closing and Inode::closing.
+  static void note_closing(OpenFile& file, bool is_closing);
   Result<void> strip_on_write(OpenFile& file, const Caller& caller);
   Result<bool> is_empty_and_unfinished(Inode& inode);
   // The caller holds the inode's lock.

@@ -74,6 +74,11 @@ std::shared_ptr<Place> root_place(const Step& step, std::uint64_t age) {
 
 }  // namespace
 
+bool is_below(std::string_view path, std::string_view top) noexcept {
+  return top.empty() ||
+         (path.starts_with(top) && (path.size() == top.size() || path[top.size()] == '/'));
+}
+
 std::string path_in(const Place& place, std::string_view name) {
   std::string path;
   path.reserve(place.path.size() + 1 + name.size());

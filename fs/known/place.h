@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "fs/known/direct_io.h"
 #include "fs/known/pool_writes.h"
@@ -68,6 +69,8 @@ Result<std::shared_ptr<const Place>> find_place(Catalog& catalog, InodeNumber di
 
 // A name in a place, as a path relative to the root.
 [[nodiscard]] std::string path_in(const Place& place, std::string_view name);
+// Whether the path is `top` or leads through it; all paths do through "".
+[[nodiscard]] bool is_below(std::string_view path, std::string_view top) noexcept;
 // Of an inode's first name, for messages; empty for the root. Errors: ENOENT (no name, or deeper than a
 // path is long), EIO, EBADMSG.
 Result<std::string> first_path(Catalog& catalog, InodeNumber inode);

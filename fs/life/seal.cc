@@ -190,10 +190,28 @@ void Sealer::wake(InodeNumber number) {
   changed_.notify_one();
 }
 
-void Sealer::want_sync() {
+std::uint64_t Sealer::want_sync() {
   const std::lock_guard lock(mutex_);
   sync_wanted_ = true;
   changed_.notify_one();
+  return ++wanted_;
+}
+
+bool Sealer::sync() {
+  std::uint64_t wanted = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    sync_wanted_ = false;
+    wanted = wanted_;
+  }
+  if (const Result<void> synced = core_.catalog.sync(); !synced.ok()) {
+    log_error("what was closed is not durable: catalog sync failed errno={}",
+              synced.error().code);
+    return false;
+  }
+  unsynced_ = 0;
+  synced_ = wanted;
+  return true;
 }
 
 void Sealer::stop(std::chrono::milliseconds deadline) {
@@ -228,11 +246,8 @@ void Sealer::run() {
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || pending_ || sync_wanted_; });
     if (sync_wanted_ && !stopping_) {
-      sync_wanted_ = false;
       lock.unlock();
-      if (const Result<void> synced = core_.catalog.sync(); !synced.ok()) {
-        log_warn("sync failed errno={}", synced.error().code);
-      }
+      static_cast<void>(sync());
       lock.lock();
       continue;
     }
@@ -261,7 +276,8 @@ void Sealer::pass() {
     from_ = UINT64_MAX;
   }
   InodeNumber first_left = UINT64_MAX;  // still unsealed: the next pass must look again
-  bool retry = false;
+  // Those of the last pass, when its sync has failed.
+  bool retry = unsynced_ > 0 && !sync();
   while (true) {
     if (out_of_time()) {
       first_left = std::min(first_left, after + 1);
@@ -300,8 +316,10 @@ void Sealer::pass() {
       }
       // Its names may change just now: what was known holds.
       static_cast<void>(note_policy(core_, *file.inode).ok());
+      ++unsynced_;
       const Result<Sealed> outcome =
           file.failed ? Result<Sealed>(Sealed::kPoisoned) : seal_one(core_, file);
+      if (!outcome.ok() || *outcome != Sealed::kYes) --unsynced_;
       if (outcome.ok() && *outcome == Sealed::kYes) {
         ++sealed;
         {
@@ -329,9 +347,7 @@ void Sealer::pass() {
       }
     }
     if (sealed == 0) continue;
-    if (const Result<void> synced = core_.catalog.sync(); !synced.ok()) {
-      log_error("seal not durable: catalog sync failed errno={}", synced.error().code);
-    }
+    if (!sync()) retry = true;
     // Who sees that nothing is left sees all that was done.
     core_.counters.sealed_total.fetch_add(sealed, std::memory_order_relaxed);
     core_.counters.unsealed.fetch_sub(sealed);

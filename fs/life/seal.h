@@ -10,8 +10,10 @@
 // and survives a crash.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -32,8 +34,15 @@ class Sealer {
   void wake(InodeNumber number);
   // Somebody waits for what is ready: no end of a burst is waited for. Any thread; never waits.
   void hurry();
-  // The catalog should be synced soon. Any thread; never waits.
-  void want_sync();
+  // The catalog should be synced soon. Any thread; never waits. Returns what is_synced() takes.
+  std::uint64_t want_sync();
+  // Returns true when a sync that began after that want_sync() has succeeded. Any thread.
+  [[nodiscard]] bool is_synced(std::uint64_t wanted) const noexcept {
+    return synced_ >= wanted;
+  }
+  // Seals that are in the catalog, or are about to be, and are not on the disk yet. Any thread. When it is 0 after the table
+  // of the unsealed has shown that a file is sealed, a power cut keeps that file.
+  [[nodiscard]] std::uint64_t unsynced() const noexcept { return unsynced_; }
   // Seals what is ready, for `deadline` at most, and ends the thread.
   void stop(std::chrono::milliseconds deadline);
 
@@ -50,6 +59,8 @@ class Sealer {
   void run();
   // One walk over the unsealed files.
   void pass();
+  // Of the catalog. False: it failed, and was logged.
+  bool sync();
   [[nodiscard]] bool stopping();
   [[nodiscard]] bool out_of_time();
 
@@ -60,6 +71,9 @@ class Sealer {
   Clock::time_point stop_by_{};
   bool pending_ = false;
   bool sync_wanted_ = false;
+  std::uint64_t wanted_ = 0;  // syncs, since the start
+  std::atomic<std::uint64_t> synced_{0};
+  std::atomic<std::uint64_t> unsynced_{0};
   bool hurried_ = false;
   Clock::time_point first_wake_{};
   Clock::time_point last_wake_{};

@@ -73,6 +73,8 @@ struct Core {
   BackingIds* const backing_ids;             // null: never passthrough
   KernelNotifications* const notifications;  // null: nobody to tell
   Counters counters;
+  // Opens for writing, of all files since the start. An inode has the number of its last one.
+  std::atomic<std::uint64_t> write_opens{0};
   DropHistory drops;
   // The machine went down under the last run, or under one before whose objects were not all looked at since.
   // Those that it had: where the backing file is missing, the record of an eviction may have been lost, and

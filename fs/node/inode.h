@@ -63,6 +63,8 @@ struct Inode {
   // Regular files: open descriptions, and those among them that may write.
   std::uint32_t opens = 0;
   std::uint32_t writers = 0;
+  // Of the writers those that are closing (OpenFile::is_closing): close(2) does not wait for RELEASE.
+  std::uint32_t closing = 0;
   // Those that read through the kernel's page cache: as long as there are some it refuses passthrough.
   std::uint32_t cached_opens = 0;
   // Writers whose bytes pass the kernel's page cache by, through the daemon. Never beside cached opens.
@@ -75,8 +77,8 @@ struct Inode {
   std::atomic<bool> close_waits{false};
   // When its last writer closed it, by the clock of files; 0: none since it came into memory.
   UnixNanos closed_at = 0;
-  // Counts opens for writing; the seal compares it to notice a writer that came and went
-  // meanwhile.
+  // The number of its last open for writing (Core::write_opens), 0: none since it came into memory. The seal compares it to
+  // notice a writer that came and went meanwhile, and a flush to notice one that came after it.
   std::uint64_t write_opens = 0;
   // Its place among those the table keeps because they were looked up last, from 1; 0: none.
   // Guarded by the table's lock.

@@ -51,6 +51,9 @@ class OpenFile {
   const pid_t opener;                        // the thread that opened it; 0: invisible to us
   const std::shared_ptr<Arriving> arriving;  // null: its bytes were here when it was opened
   ServeMode mode = ServeMode::kDirect;
+  // A descriptor of it was closed, and the daemon has seen no write since: mostly the kernel's RELEASE is under way. Counted in
+  // Inode::closing, under the inode's lock.
+  std::atomic<bool> is_closing{false};
 
  private:
   std::mutex mutex_;

@@ -15,11 +15,6 @@ constexpr std::size_t kMostSharedLinks = 64;
 
 }  // namespace
 
-bool is_below(std::string_view path, std::string_view top) noexcept {
-  return top.empty() ||
-         (path.starts_with(top) && (path.size() == top.size() || path[top.size()] == '/'));
-}
-
 std::optional<SharedName> shared_name(Knowledge& knowledge, InodeNumber directory,
                                       std::string_view name) {
   const auto place = knowledge.places().of(directory);

@@ -21,9 +21,6 @@ struct SharedName {
 // Inodes with one number of a server: an old one whose names went, and the file that is there.
 inline constexpr std::size_t kMostOfOneNumber = 16;
 
-// Whether the path is `top` or leads through it; all paths do through "".
-[[nodiscard]] bool is_below(std::string_view path, std::string_view top) noexcept;
-
 // nullopt: it stays on this node (temporaries and what is below them, session/, what is too deep), or its directory is
 // gone. Not under an inode's lock.
 [[nodiscard]] std::optional<SharedName> shared_name(Knowledge& knowledge, InodeNumber directory,

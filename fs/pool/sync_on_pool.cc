@@ -32,8 +32,8 @@ Result<std::uint64_t> left_below(Core& core, InodeNumber directory, InodeNumber&
   const auto place = core.knowledge.places().of(directory);
   if (!place.ok()) return place.error();
   if (*place == nullptr) return 0;
+  if (before == 0) before = core.catalog.coming_id();
   const Unflushed left = TRY(count_unflushed(core, (*place)->path, before));
-  before = left.before;
   return left.files + left.removed + (left.more ? 1 : 0);
 }
 

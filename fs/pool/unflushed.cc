@@ -28,13 +28,13 @@ Result<bool> is_going_there(Core& core, std::string_view top, InodeNumber number
 using List = std::function<Result<std::vector<InodeNumber>>(InodeNumber after)>;
 
 // Of files that are sealed, or of those that are not: a list may have both.
-Result<void> count_files(Core& core, std::string_view top, const List& list, bool are_sealed,
-                         Unflushed& out) {
+Result<void> count_files(Core& core, std::string_view top, InodeNumber before, const List& list,
+                         bool are_sealed, Unflushed& out) {
   InodeNumber after = 0;
   for (std::size_t seen = 0; seen < kMostSeen; seen += kCountBatch) {
     const std::vector<InodeNumber> numbers = TRY(list(after));
     for (const InodeNumber number : numbers) {
-      if (number >= out.before) return {};
+      if (number >= before) return {};
       if (TRY(is_going_there(core, top, number, are_sealed))) ++out.files;
     }
     if (numbers.size() < kCountBatch) return {};
@@ -63,14 +63,14 @@ Result<void> count_paths(std::string_view top, const List& list, std::uint64_t& 
 }  // namespace
 
 Result<Unflushed> count_unflushed(Core& core, std::string_view path, InodeNumber before) {
-  Unflushed out{.before = before == 0 ? core.catalog.coming_id() : before};
+  Unflushed out;
   // A file that is sealed meanwhile goes from the first list to the second.
   TRY(count_files(
-      core, path,
+      core, path, before,
       [&core](InodeNumber after) { return core.catalog.list_unsealed(after, kCountBatch); },
       false, out));
   TRY(count_files(
-      core, path,
+      core, path, before,
       [&core](InodeNumber after) { return core.catalog.list_to_publish(after, kCountBatch); },
       true, out));
   TRY(count_paths(

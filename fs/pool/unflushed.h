@@ -15,14 +15,13 @@ struct Unflushed {
   std::uint64_t removed = 0;  // names that were taken away here and are still there
   std::uint64_t owners = 0;   // owners and modes that were given here and are not there yet
   bool more = false;          // that many at least
-  InodeNumber before = 0;     // of files that were there at the first look
   Error stopped_for{0, ""};   // as PoolCounts
   // Of the whole mount, since it began, as PoolCounts.
   std::uint64_t skipped = 0;
   std::uint64_t obstructed = 0;
 };
 
-// `path`: relative to the root; the file, or all below the directory. `before`: of the look before, 0 at the first.
+// `path`: relative to the root; the file, or all below the directory. `before`: files that were made from here on do not count.
 // Errors: EIO, EBADMSG.
 Result<Unflushed> count_unflushed(Core& core, std::string_view path, InodeNumber before);
 

@@ -16,6 +16,7 @@
 #include "backend/pool/pool_service.h"
 #include "fs/explain/evict.h"
 #include "fs/explain/explain.h"
+#include "fs/flush.h"
 #include "tests/fakes/promise.h"
 #include "tests/fakes/test_volume.h"
 #include "tests/servers/pool_places.h"
@@ -275,11 +276,16 @@ TEST_P(SharedVolumes, WhatIsStoredAgainAndTakenAwayIsGone) {
 }
 
 TEST_P(SharedVolumes, EachReplacementIsPublished) {
-  // Seal and publisher look at them whenever they like.
+  // A rename finds the file before its seal, while it is sealed, and sealed.
   for (int i = 0; i < 30; ++i) {
     const std::string text = "version " + std::to_string(i);
-    a_->store_file(kRootInode, "config.json.tmp", text);
-    if (i % 3 == 1) std::this_thread::sleep_for(std::chrono::milliseconds(i * 40));
+    const InodeNumber stored = a_->store_file(kRootInode, "config.json.tmp", text);
+    const auto is_sealed = [&] {
+      must((*a_)->flush("", FlushPoint{}));  // No end of a burst is waited for.
+      return a_->state_of(stored) == DataState::kSealed;
+    };
+    if (i % 3 == 1) static_cast<void>(is_sealed());
+    if (i % 6 == 1) ASSERT_TRUE(TestVolume::wait_for(is_sealed)) << i;
     must((*a_)->rename(kRootInode, "config.json.tmp", kRootInode, "config.json", 0));
     if (i % 5 == 4) {
       EXPECT_TRUE(TestVolume::wait_for([&] { return on_pool("config.json") == text; })) << i;

@@ -50,12 +50,13 @@ struct Faults {
   std::atomic<bool> slow_sync{false};    // a sync of a device takes as long as this is so
   std::atomic<bool> no_sync{false};      // such a sync fails
   std::atomic<bool> no_commit{false};    // the database takes no writes
-  std::atomic<std::uint64_t> failed{0};  // by one of the last three
+  std::atomic<std::uint64_t> failed{0};  // by one of the last three, or a sync of the database
   // Called by who reads the database; set before start().
   std::function<void(Table table, std::string_view key)> on_read;
   // The same of who writes to it.
   std::function<void()> on_write;
-  std::atomic<int> checks{0};            // of devices
+  std::atomic<bool> no_store_sync{false};  // a sync of the database fails
+  std::atomic<int> checks{0};              // of devices
   // What creates and checks on a device fail with, by its path.
   void set_ill(const std::string& path, int error) {
     const std::lock_guard lock(ill_mutex);
@@ -132,6 +133,7 @@ class RunStore : public Store {
   }
   Result<void> sync() override {
     if (faults_->dead) return fail(EIO, "dead");
+    if (faults_->no_store_sync) return faults_->failure(EIO);
     return below_->sync();
   }
   [[nodiscard]] std::uint64_t memory_bytes() const override { return below_->memory_bytes(); }
