@@ -573,6 +573,21 @@ class Mount:
     def wait_for_the_ends_of_leases(self, seconds):
         wait_until(lambda: self.status()["counts"]["leases"] == 0, seconds, "the ends of leases")
 
+    def flush(self, seconds=60, check=True):
+        """All that was closed is on the disk when it returns, and on the pool where there is one. Without `check` it may
+        also be that something has failed: of tests in which stores do."""
+        if PLAIN:
+            return
+        done = self.cli("flush", "--timeout", f"{seconds * SLOWNESS}s", self.mnt, seconds=2 * seconds)
+        if check and done.returncode != 0:
+            raise MountError(f"flush: exit {done.returncode}: {done.stderr}{self.logs()}")
+
+    def wait_sealed(self, seconds=60):
+        """Returns when all is sealed, of a mount without a pool: a power cut keeps it from here on. Does not wait for the
+        sealer's quiet time."""
+        self.flush(seconds, check=False)
+        wait_until(lambda: self.status()["counts"]["unsealed"] == 0, seconds, "the seals")
+
     def status(self):
         """`kvcachefs status --json` as a dict."""
         if PLAIN:

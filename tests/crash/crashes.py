@@ -74,8 +74,7 @@ def end_leftover(mount):
 
 def wait_sealed(mount):
     """Until every published file has its seal: from here on a power cut keeps it."""
-    kvmount.wait_until(lambda: mount.status()["counts"]["unsealed"] == 0, 60,
-                       "seals (counts.unsealed of status)")
+    mount.wait_sealed()
 
 
 def check_fsck(mount):
@@ -119,6 +118,7 @@ def check_space(mount):
     """After a while all is sealed, reaped and counted, and the evictor has no reason to go on; then
     each object has a name, and the budget says what is on the disk. Returns (objects, bytes)."""
     seen = {}
+    mount.flush(check=False)
 
     def settled():
         status = mount.status()

@@ -89,7 +89,7 @@ def store_all(mount, generations, seed):
             for part in parts:
                 part.end()
     stored_s = time.monotonic() - begin
-    kvmount.wait_until(lambda: mount.status()["counts"]["unsealed"] == 0, SECONDS, "all seals")
+    mount.wait_sealed(SECONDS)
     print(f"{NAMES} files in {UPPER * LOWER * 2} directories: stored in {stored_s:.0f} s, "
           f"sealed after {time.monotonic() - begin:.0f} s")
 

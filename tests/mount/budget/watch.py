@@ -108,6 +108,7 @@ def budget(mount):
 def wait_calm(mount):
     """All is sealed, counted, and what was evicted has gone from the disk."""
     seen = {}
+    mount.flush(15, check=False)
 
     def calm():
         status = mount.status()

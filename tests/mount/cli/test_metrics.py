@@ -87,7 +87,7 @@ def test_they_tell_what_happens(mounts):
         file.write(b"x" * 5000)
     with open(block, "rb") as file:
         file.read()
-    kvmount.wait_until(lambda: mount.status()["counts"]["unsealed"] == 0, 30, "the seal")
+    mount.wait_sealed(30)
     assert mount.cli("evict", block).returncode == 0
     assert not os.path.exists(block)
     status, kind, text = get(port)

@@ -28,7 +28,7 @@ def put(mount, path, size=1000):
 
 
 def sealed(mount):
-    kvmount.wait_until(lambda: mount.status()["counts"]["unsealed"] == 0, 30, "the seals")
+    mount.wait_sealed(30)
 
 
 def told(mount, path):

@@ -63,7 +63,7 @@ def states(mount):
 
 
 def wait_sealed(mount):
-    kvmount.wait_until(lambda: mount.status()["counts"]["unsealed"] == 0, 20, "the seals")
+    mount.wait_sealed(20)
 
 
 def make_read_only(path):
@@ -114,7 +114,7 @@ def test_beside_a_read_only_device_a_full_one_is_full(two):
             with open(f"{mount.mnt}/kept/{number}", "wb") as file:
                 file.write(b"k" * MIB)
     assert raised.value.errno == errno.ENOSPC
-    kvmount.wait_until(lambda: mount.status()["counts"]["unsealed"] == 0, 20, "the seals")
+    mount.wait_sealed(20)
     space = os.statvfs(mount.mnt)
     assert space.f_bavail * space.f_frsize < 16 * MIB
     budget = mount.status()["tiers"][0]["budget"]

@@ -124,6 +124,6 @@ LOADS = {"read": load_read, "mmap": load_mmap, "direct": load_direct}
 
 
 def wait_sealed(mount):
-    kvmount.wait_until(lambda: mount.status()["counts"]["unsealed"] == 0, 60, "seals")
+    mount.wait_sealed()
 
 
