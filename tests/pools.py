@@ -14,6 +14,42 @@ import kvmount
 SERVER = os.path.join(kvmount.TESTS, "servers", "nfs_server.sh")
 
 
+def block(number):
+    """Of a file of a block, as LMCache has it: the name says what is in the file."""
+    return f"meta-llama-Llama-3.1-8B-Instruct@1@0@{1000 + number}3f2a11c0de@bfloat16.data"
+
+
+def store(directory, name, data, mode=None, keep_open=False):
+    """As runtimes do: under another name, then by rename. Makes the directories that `name` has. Returns the path; with
+    `keep_open` the descriptor, still open for writing."""
+    path = os.path.join(directory, name)
+    if "/" in name:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    descriptor = os.open(path + ".tmp", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(data)
+        if mode is not None:
+            os.fchmod(descriptor, mode)
+        os.rename(path + ".tmp", path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if keep_open:
+        return descriptor
+    os.close(descriptor)
+    return path
+
+
+def load(path):
+    """The bytes; None: a miss. Whatever else goes wrong is not meant to."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
 def block_name(kind, number):
     """Of a file of a block, as vLLM's file tier of a model of that name has it."""
     digest = hashlib.sha256(f"{kind} {number}".encode()).hexdigest()

@@ -32,10 +32,6 @@ POOL_SIZE = 24 * MIB
 DEAD = {errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED, errno.EIO, errno.EEXIST}
 
 
-def block_name(number):
-    return f"meta-llama-Llama-3.1-8B-Instruct@1@0@{1000 + number}3f2a11c0de@bfloat16.data"
-
-
 def block_data(number):
     chance = random.Random(number)
     return chance.randbytes(chance.choice([1, 5000, 300_000, MIB, 2 * MIB]))
@@ -95,7 +91,7 @@ class Load:
     def _act(self, chance, worker):
         number = chance.randrange(BLOCKS)
         directory = os.path.join(self.mount.mnt, f"model-{number % 4}")
-        path = os.path.join(directory, block_name(number))
+        path = os.path.join(directory, pools.block(number))
         act = chance.random()
         if act < 0.5:
             self.check(number, path)
@@ -129,7 +125,7 @@ def check_all(nodes):
     """Each name on each node is right, or not there."""
     for mount in nodes:
         for number in range(BLOCKS):
-            path = os.path.join(mount.mnt, f"model-{number % 4}", block_name(number))
+            path = os.path.join(mount.mnt, f"model-{number % 4}", pools.block(number))
             try:
                 with open(path, "rb") as file:
                     assert file.read() == block_data(number), f"wrong bytes: {path}"
@@ -145,7 +141,7 @@ def check_all(nodes):
 def check_pool(pool, mount):
     """What stands there is whole, whoever reads it, and nothing is left over."""
     for number in range(BLOCKS):
-        path = pool.path(f"model-{number % 4}", block_name(number))
+        path = pool.path(f"model-{number % 4}", pools.block(number))
         try:
             with open(path, "rb") as file:
                 assert file.read() == block_data(number), f"wrong bytes: {path}"

@@ -16,18 +16,6 @@ MIB = 1 << 20
 SIZE = 32 * MIB
 
 
-def block(number):
-    """A name that says what is in the file."""
-    return f"meta-llama-Llama-3.1-8B-Instruct@1@0@{1000 + number}3f2a11c0de@bfloat16.data"
-
-
-def store(directory, name, data):
-    temporary = os.path.join(directory, name + ".tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-    os.rename(temporary, os.path.join(directory, name))
-
-
 def fill(path):
     """Takes all the room that is left."""
     for size in (MIB, 512):
@@ -58,29 +46,29 @@ def test_the_pool_stays_within_its_size(pool):
         pools.wait_until_joined(a, b)
         # What others have put there: some KV of long ago, and something else.
         os.makedirs(pool.path("foreign"))
-        for name in (block(1), "notes.txt"):
+        for name in (pools.block(1), "notes.txt"):
             with open(pool.path("foreign", name), "wb") as file:
                 file.write(rng.randbytes(2 * MIB))
             os.utime(pool.path("foreign", name), (1_000_000_000, 1_000_000_000))
         os.makedirs(os.path.join(a.mnt, "kept"))
         os.setxattr(os.path.join(a.mnt, "kept"), "user.kvcachefs.policy", b"keep")
         kept = rng.randbytes(MIB)
-        store(os.path.join(a.mnt, "kept"), block(2), kept)
+        pools.store(os.path.join(a.mnt, "kept"), pools.block(2), kept)
         stored = {}
         for number in range(100):
             writer = rng.choice([a, b])
             directory = f"model-{number % 12}"  # So many that each node has some of them.
             os.makedirs(os.path.join(writer.mnt, directory), exist_ok=True)
-            stored[directory, block(number)] = (writer, rng.randbytes(MIB))
-            store(os.path.join(writer.mnt, directory), block(number),
-                  stored[directory, block(number)][1])
+            stored[directory, pools.block(number)] = (writer, rng.randbytes(MIB))
+            pools.store(os.path.join(writer.mnt, directory), pools.block(number),
+                        stored[directory, pools.block(number)][1])
         settled(pool, a, b)
         kvmount.wait_until(lambda: all(pools.state(mount)["evicted"] > 0 for mount in (a, b)), 30,
                            "each evicts what is its own")
         # What is kept, and what nobody knows to be KV, stays.
-        assert os.path.exists(pool.path("kept", block(2)))
+        assert os.path.exists(pool.path("kept", pools.block(2)))
         assert os.path.exists(pool.path("foreign", "notes.txt"))
-        assert not os.path.exists(pool.path("foreign", block(1)))
+        assert not os.path.exists(pool.path("foreign", pools.block(1)))
         held = [key for key in stored if os.path.exists(pool.path(*key))]
         assert held, "the pool was emptied"
         # Who stored it has it still; the others have what the pool has, or a miss.
@@ -93,7 +81,7 @@ def test_the_pool_stays_within_its_size(pool):
                     assert file.read() == data
             except FileNotFoundError:
                 pass
-        with open(os.path.join(b.mnt, "kept", block(2)), "rb") as file:
+        with open(os.path.join(b.mnt, "kept", pools.block(2)), "rb") as file:
             assert file.read() == kept
         kvmount.wait_until(lambda: 0 < pools.state(a)["used"] <= SIZE, 30,
                            "a knows what the pool holds")
@@ -106,24 +94,24 @@ def test_what_is_used_stays(pool):
         pools.wait_until_joined(a, reader)
         os.makedirs(os.path.join(a.mnt, "model"))
         for number in range(20):
-            store(os.path.join(a.mnt, "model"), block(number), os.urandom(MIB))
+            pools.store(os.path.join(a.mnt, "model"), pools.block(number), os.urandom(MIB))
         pools.wait_until_published(a, 20)
         long_ago = time.time() - 3600
         for number in range(20):
-            status = os.stat(pool.path("model", block(number)))
-            os.utime(pool.path("model", block(number)),
+            status = os.stat(pool.path("model", pools.block(number)))
+            os.utime(pool.path("model", pools.block(number)),
                      ns=(int(long_ago * 1e9), status.st_mtime_ns))
         for number in range(4):
-            path = os.path.join(reader.mnt, "model", block(number))
+            path = os.path.join(reader.mnt, "model", pools.block(number))
             kvmount.wait_until(lambda path=path: os.path.exists(path), 10, f"{path} is found")
             with open(path, "rb") as file:
                 assert len(file.read()) == MIB
         for number in range(20, 30):
-            store(os.path.join(a.mnt, "model"), block(number), os.urandom(MIB))
+            pools.store(os.path.join(a.mnt, "model"), pools.block(number), os.urandom(MIB))
         settled(pool, a)
         kvmount.wait_until(lambda: pools.state(a)["evicted"] > 0, 30, "something is evicted")
         there = {number for number in range(30)
-                 if os.path.exists(pool.path("model", block(number)))}
+                 if os.path.exists(pool.path("model", pools.block(number)))}
         assert set(range(4)) <= there and set(range(20, 30)) <= there
         assert len(there) < 30
 
@@ -136,16 +124,16 @@ def test_what_is_kept_does_not_hide_what_may_go(pool):
             os.makedirs(os.path.join(a.mnt, directory))
         os.setxattr(os.path.join(a.mnt, "kept"), "user.kvcachefs.policy", b"keep")
         for number in range(16):
-            store(os.path.join(a.mnt, "kept"), block(number), os.urandom(MIB))
+            pools.store(os.path.join(a.mnt, "kept"), pools.block(number), os.urandom(MIB))
         assert a.cli("flush", a.mnt).returncode == 0
         for number in range(16):
-            path = pool.path("kept", block(number))
+            path = pool.path("kept", pools.block(number))
             status = os.stat(path)
             os.utime(path, ns=(10**18, status.st_mtime_ns))
         for number in range(30):
-            store(os.path.join(a.mnt, "model"), block(number), os.urandom(MIB))
+            pools.store(os.path.join(a.mnt, "model"), pools.block(number), os.urandom(MIB))
         settled(pool, a)
-        assert sorted(os.listdir(pool.path("kept"))) == sorted(block(i) for i in range(16))
+        assert sorted(os.listdir(pool.path("kept"))) == sorted(pools.block(i) for i in range(16))
         assert 0 < len(os.listdir(pool.path("model"))) < 16
 
 
@@ -153,7 +141,7 @@ def test_without_a_size_nothing_goes(pool):
     with pools.node(pool, "a") as a:
         pools.wait_until_joined(a)
         for number in range(40):
-            store(a.mnt, block(number), os.urandom(MIB))
+            pools.store(a.mnt, pools.block(number), os.urandom(MIB))
         pools.wait_until_published(a, 40)
         assert pools.users_bytes(pool) == 40 * MIB
         assert pools.state(a)["size"] == 0
@@ -168,12 +156,12 @@ def test_a_full_disk_makes_room():
                 pools.node(pool, "a", options=["--pool-size", str(64 * MIB), "--lease", "1s"]) as a:
             pools.wait_until_joined(a)
             for number in range(20):
-                store(a.mnt, block(number), os.urandom(MIB))
+                pools.store(a.mnt, pools.block(number), os.urandom(MIB))
             assert a.cli("flush", a.mnt).returncode == 0
             kvmount.wait_until(lambda: pools.state(a)["used"] >= 20 * MIB, 30, "it is counted")
             fill(os.path.join(disk.path, "filler"))
             for number in range(20, 23):
-                store(a.mnt, block(number), os.urandom(MIB))
+                pools.store(a.mnt, pools.block(number), os.urandom(MIB))
             kvmount.wait_until(lambda: pools.state(a)["to_publish"] == 0, 60, "there is room again")
             assert pools.state(a)["evicted"] >= 3
 
@@ -210,7 +198,7 @@ def test_loads_stay_within_the_budget(pool, lease):
         pools.wait_until_joined(a, b)
         for name in names:
             os.makedirs(os.path.join(a.mnt, os.path.dirname(name)), exist_ok=True)
-            store(a.mnt, name, data)
+            pools.store(a.mnt, name, data)
         pools.wait_until_published(a, len(names))
         # One more may be under way when the last room goes, and one is ahead of the lookups.
         came = kvmount.run_as(look_up_and_load, b, names, data, 70 * MIB, seconds=200)
@@ -226,9 +214,9 @@ def test_a_pool_that_is_away_costs_no_room():
         pool.stop()
         kvmount.wait_until(lambda: not pools.state(a)["up"], 20, "the pool is down")
         for number in range(16):  # They can go.
-            store(a.mnt, block(number), os.urandom(size))
+            pools.store(a.mnt, pools.block(number), os.urandom(size))
         for number in range(100):  # Names of no known runtime: the pool may have such.
-            store(a.mnt, f"note-{number}", os.urandom(size))
+            pools.store(a.mnt, f"note-{number}", os.urandom(size))
         last = os.path.join(a.mnt, "note-99")
         assert os.path.getsize(last) == size
         kvmount.wait_until(lambda: a.status()["counts"]["unsealed"] == 0, 30, "seals")
@@ -244,12 +232,12 @@ def test_a_pool_that_is_away_costs_no_room():
 def test_a_newer_file_that_was_written_while_the_pool_was_away_is_the_one_that_is_read():
     with pools.Pool("nfs", own=True) as pool, pools.node(pool, "a") as a, pools.node(pool, "b") as b:
         pools.wait_until_joined(a, b)
-        store(b.mnt, "config", b"one")
+        pools.store(b.mnt, "config", b"one")
         assert b.cli("flush", b.mnt).returncode == 0
         pool.stop()
         kvmount.wait_until(lambda: not pools.state(a)["up"], 20, "the pool is down")
         # It has never been asked for it.
-        store(a.mnt, "config", b"two")
+        pools.store(a.mnt, "config", b"two")
         os.setxattr(a.mnt, "user.kvcachefs.ttl", b"1s")
         kvmount.wait_until(lambda: a.status()["counts"]["unsealed"] == 0, 30, "seals")
         assert a.cli("evict", os.path.join(a.mnt, "config")).returncode == 1

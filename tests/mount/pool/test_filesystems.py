@@ -12,38 +12,18 @@ import pools
 pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="pools of kvcachefs")
 
 
-def block(number):
-    """A name that says what is in the file."""
-    return f"meta-llama-Llama-3.1-8B-Instruct@1@0@{1000 + number}3f2a11c0de@bfloat16.data"
-
-
-def store(directory, name, data):
-    temporary = os.path.join(directory, name + ".tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-    os.rename(temporary, os.path.join(directory, name))
-
-
-def load(path):
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
-
-
 def share(root):
     with pools.Pool("dir", root=root) as pool, pools.node(pool, "a") as a, \
             pools.node(pool, "b") as b:
         pools.wait_until_joined(a, b)
-        made = {block(number): os.urandom(1 + number * 40_000) for number in range(30)}
+        made = {pools.block(number): os.urandom(1 + number * 40_000) for number in range(30)}
         os.makedirs(os.path.join(a.mnt, "model"))
         for name, data in made.items():
-            store(os.path.join(a.mnt, "model"), name, data)
+            pools.store(os.path.join(a.mnt, "model"), name, data)
         assert a.cli("flush", a.mnt).returncode == 0
         for name, data in made.items():
             path = os.path.join(b.mnt, "model", name)
-            kvmount.wait_until(lambda path=path, data=data: load(path) == data, 20, name)
+            kvmount.wait_until(lambda path=path, data=data: pools.load(path) == data, 20, name)
         for name in list(made)[:10]:
             os.unlink(os.path.join(b.mnt, "model", name))
         assert b.cli("flush", b.mnt).returncode == 0
@@ -73,12 +53,12 @@ def test_a_stop_does_not_wait_for_a_filesystem_that_hangs():
             pools.Pool("dir", root=made(os.path.join(below.mnt, "pool"))) as pool, \
             pools.node(pool, "a") as a:
         pools.wait_until_joined(a)
-        store(a.mnt, block(1), b"x")
+        pools.store(a.mnt, pools.block(1), b"x")
         pools.wait_until_published(a, 1)
         os.kill(below.pid(), signal.SIGSTOP)
         try:
             for number in range(2, 8):
-                store(a.mnt, block(number), bytes(300_000))
+                pools.store(a.mnt, pools.block(number), bytes(300_000))
             kvmount.wait_until(lambda: not pools.state(a)["up"], 20, "the pool is down")
             # The kernel does not let go of some of its threads; nobody waits for these.
             old, a.process = a.process, None
@@ -87,7 +67,7 @@ def test_a_stop_does_not_wait_for_a_filesystem_that_hangs():
             assert done.returncode == 0, done
             assert time.monotonic() - began < 10 * kvmount.SLOWNESS
             a.start()
-            assert load(os.path.join(a.mnt, block(7))) == bytes(300_000)
+            assert pools.load(os.path.join(a.mnt, pools.block(7))) == bytes(300_000)
         finally:
             os.kill(below.pid(), signal.SIGCONT)
         assert old.wait(60) == 0

@@ -26,27 +26,6 @@ PARKED = 64
 LOOKUP_S, LIST_S, OPEN_S, OPEN_RATE = 0.25, 2.0, 2.0, 50e6
 
 
-def block(number):
-    """A name that says what is in the file."""
-    return f"meta-llama-Llama-3.1-8B-Instruct@1@0@{1000 + number}3f2a11c0de@bfloat16.data"
-
-
-def store(directory, name, data):
-    temporary = os.path.join(directory, name + ".tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-    os.rename(temporary, os.path.join(directory, name))
-
-
-def load(path):
-    """The bytes; None: a miss. Whatever else goes wrong is not meant to."""
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
-
-
 class Scene:
     """`a` speaks to the server, `b` to a proxy in front of it."""
 
@@ -75,8 +54,8 @@ class Scene:
         """Blocks that only the pool and a have."""
         made = {}
         for number in range(first, first + count):
-            made[block(number)] = self.chance.randbytes(self.chance.randrange(1000, 2 * MIB))
-            store(self.a.mnt, block(number), made[block(number)])
+            made[pools.block(number)] = self.chance.randbytes(self.chance.randrange(1000, 2 * MIB))
+            pools.store(self.a.mnt, pools.block(number), made[pools.block(number)])
         done = self.a.cli("flush", self.a.mnt)
         assert done.returncode == 0, done
         return made
@@ -86,7 +65,7 @@ class Scene:
         hits = 0
         for name, data in blocks.items():
             began = time.monotonic()
-            loaded = load(os.path.join(self.b.mnt, name))
+            loaded = pools.load(os.path.join(self.b.mnt, name))
             took = time.monotonic() - began
             assert loaded in (None, data), f"wrong bytes of {name}"
             limit = (LOOKUP_S + OPEN_S + len(data) / OPEN_RATE) * 1.1 + 0.5
@@ -127,8 +106,8 @@ def test_what_a_server_does_wrong_is_a_miss(scene, mode):
     # What is here is here.
     began = time.monotonic()
     for number in range(50):
-        store(scene.b.mnt, block(500 + number), b"local")
-        assert load(os.path.join(scene.b.mnt, block(500 + number))) == b"local"
+        pools.store(scene.b.mnt, pools.block(500 + number), b"local")
+        assert pools.load(os.path.join(scene.b.mnt, pools.block(500 + number))) == b"local"
     assert time.monotonic() - began < 5 * kvmount.SLOWNESS
     assert scene.load_all(dict(list(before.items())[:2])) == 2
     scene.proxy.mode = None
@@ -147,7 +126,7 @@ def test_noise_costs_hits(scene):
     blocks = scene.publish(0, 16)
     os.makedirs(os.path.join(scene.a.mnt, "names"))
     for number in range(300):
-        store(os.path.join(scene.a.mnt, "names"), block(1000 + number), b"x")
+        pools.store(os.path.join(scene.a.mnt, "names"), pools.block(1000 + number), b"x")
     assert scene.a.cli("flush", scene.a.mnt).returncode == 0
     pid = scene.b.pid()
     scene.proxy.mode = "noise"
@@ -158,7 +137,7 @@ def test_noise_costs_hits(scene):
         with contextlib.suppress(FileNotFoundError):
             names = os.listdir(os.path.join(scene.b.mnt, "names"))
             assert all(os.path.basename(name) == name for name in names)
-        store(scene.b.mnt, block(5000 + rounds), b"local")
+        pools.store(scene.b.mnt, pools.block(5000 + rounds), b"local")
         for name in list(blocks)[rounds % 4::4]:  # So that it is fetched again.
             scene.b.cli("evict", os.path.join(scene.b.mnt, name))
         rounds += 1
@@ -176,10 +155,10 @@ def test_parked_opens_do_not_hold_what_is_local(scene):
     # No blocks: these would be fetched when they are found.
     names = [f"file{number}" for number in range(PARKED)]
     for name in names:
-        store(scene.a.mnt, name, name.encode())
+        pools.store(scene.a.mnt, name, name.encode())
     assert scene.a.cli("flush", scene.a.mnt).returncode == 0
     for number in range(100):
-        store(scene.b.mnt, f"local{number}", b"local")
+        pools.store(scene.b.mnt, f"local{number}", b"local")
     for name in names:  # They are found, so that it is the opens that wait.
         assert os.path.exists(os.path.join(scene.b.mnt, name))
     cpus = os.sched_getaffinity(0)
@@ -189,7 +168,7 @@ def test_parked_opens_do_not_hold_what_is_local(scene):
         scene.proxy.mode = "stop"
         loaded = {}
         threads = [threading.Thread(target=lambda name=name: loaded.update(
-            {name: load(os.path.join(scene.b.mnt, name))}), daemon=True) for name in names]
+            {name: pools.load(os.path.join(scene.b.mnt, name))}), daemon=True) for name in names]
         for thread in threads:
             thread.start()
         took = []
@@ -236,16 +215,16 @@ def check_that_it_is_only_read(pool, begin, end, why):
     """Loads go on, stores stay local, nobody sees an error; and afterwards all gets there."""
     with pools.node(pool, "a") as a:
         pools.wait_until_joined(a)
-        store(a.mnt, block(1), b"before")
+        pools.store(a.mnt, pools.block(1), b"before")
         assert a.cli("flush", a.mnt).returncode == 0
         with pools.node(pool, "b") as b:
             pools.wait_until_joined(a, b)
             begin()
-            kvmount.wait_until(lambda: load(os.path.join(b.mnt, block(1))) == b"before", 20,
+            kvmount.wait_until(lambda: pools.load(os.path.join(b.mnt, pools.block(1))) == b"before", 20,
                                "it is read")
             for number in range(10, 20):
-                store(b.mnt, block(number), b"local" * 10_000)
-                assert load(os.path.join(b.mnt, block(number))) == b"local" * 10_000
+                pools.store(b.mnt, pools.block(number), b"local" * 10_000)
+                assert pools.load(os.path.join(b.mnt, pools.block(number))) == b"local" * 10_000
             done = b.cli("flush", "--timeout", "2s", b.mnt)
             assert done.returncode == 1 and "not on the pool" in done.stderr, done
             kvmount.wait_until(lambda: why in (pools.state(b)["stopped_for"] or ""), 20, "it says why")
@@ -253,7 +232,7 @@ def check_that_it_is_only_read(pool, begin, end, why):
             assert why in done.stderr, done
             end()
             assert b.cli("flush", b.mnt).returncode == 0
-            assert load(pool.path(block(10))) == b"local" * 10_000
+            assert pools.load(pool.path(pools.block(10))) == b"local" * 10_000
             kvmount.wait_until(lambda: pools.state(b)["stopped_for"] is None, 20, "it goes on")
 
 

@@ -15,14 +15,6 @@ ALICE, BOB = 12345, 12346
 GROUP = 12400
 
 
-def store(directory, name, data, mode):
-    temporary = os.path.join(directory, name + ".tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        os.fchmod(file.fileno(), mode)
-    os.rename(temporary, os.path.join(directory, name))
-
-
 def load(path):
     """The bytes, or the errno."""
     try:
@@ -86,11 +78,11 @@ def test_owners_hold_on_every_node(squash):
             pools.wait_until_joined(a, b)
             for mount in (a, b):
                 os.chmod(mount.mnt, 0o777)
-            kvmount.run_as(store, a.mnt, "mine.bin", b"of alice", 0o600, uid=ALICE)
-            kvmount.run_as(store, a.mnt, "ours.bin", b"of a group", 0o640, uid=ALICE, gid=GROUP)
+            kvmount.run_as(pools.store, a.mnt, "mine.bin", b"of alice", 0o600, uid=ALICE)
+            kvmount.run_as(pools.store, a.mnt, "ours.bin", b"of a group", 0o640, uid=ALICE, gid=GROUP)
             kvmount.run_as(os.makedirs, os.path.join(a.mnt, "closed"), uid=ALICE)
             kvmount.run_as(os.chmod, os.path.join(a.mnt, "closed"), 0o700, uid=ALICE)
-            kvmount.run_as(store, os.path.join(a.mnt, "closed"), "inside.bin", b"inside", 0o644,
+            kvmount.run_as(pools.store, os.path.join(a.mnt, "closed"), "inside.bin", b"inside", 0o644,
                            uid=ALICE)
             done = a.cli("flush", a.mnt)
             assert done.returncode == 0, (done, pools.state(a))
@@ -110,7 +102,7 @@ def test_owners_hold_on_every_node(squash):
                 assert (found.st_uid, found.st_mode & 0o7777) == (ALICE, 0o600)
             check_changes(a, b)
             # What another node stores over it is its own.
-            kvmount.run_as(store, b.mnt, "bobs.bin", b"of bob", 0o600, uid=BOB)
+            kvmount.run_as(pools.store, b.mnt, "bobs.bin", b"of bob", 0o600, uid=BOB)
             assert b.cli("flush", b.mnt).returncode == 0
             theirs = os.path.join(a.mnt, "bobs.bin")
             kvmount.wait_until(lambda: read_as(BOB, theirs) == b"of bob", 20, "it is found")
@@ -122,7 +114,7 @@ def test_an_owner_that_was_changed_while_the_pool_was_away_is_told_later():
         pools.wait_until_joined(a, b)
         for mount in (a, b):
             os.chmod(mount.mnt, 0o777)
-        kvmount.run_as(store, a.mnt, "mine.bin", b"of alice", 0o644, uid=ALICE)
+        kvmount.run_as(pools.store, a.mnt, "mine.bin", b"of alice", 0o644, uid=ALICE)
         assert a.cli("flush", a.mnt).returncode == 0
         mine_a, mine_b = (os.path.join(mount.mnt, "mine.bin") for mount in (a, b))
         kvmount.wait_until(lambda: read_as(BOB, mine_b) == b"of alice", 20, "it is found")
@@ -156,7 +148,7 @@ def test_an_acl_lets_nobody_in_elsewhere_whom_it_keeps_out():
             os.chmod(mount.mnt, 0o777)
 
         def publish(stored, data):
-            kvmount.run_as(store, a.mnt, stored + ".new", data, 0o600, uid=ALICE, gid=GROUP)
+            kvmount.run_as(pools.store, a.mnt, stored + ".new", data, 0o600, uid=ALICE, gid=GROUP)
             os.setxattr(os.path.join(a.mnt, stored + ".new"), name, acl(4, bob=BOB))
             os.rename(os.path.join(a.mnt, stored + ".new"), os.path.join(a.mnt, stored))
             assert a.cli("flush", a.mnt).returncode == 0

@@ -8,20 +8,6 @@ import kvmount
 import pools
 
 
-def store(mount, name, content):
-    path = os.path.join(mount.mnt, name)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path + ".tmp", "wb") as file:
-        file.write(content)
-    os.rename(path + ".tmp", path)
-    return path
-
-
-def load(mount, name):
-    with open(os.path.join(mount.mnt, name), "rb") as file:
-        return file.read()
-
-
 def published(pool, names):
     return [name for name in names if os.path.exists(pool.path(name))]
 
@@ -40,31 +26,31 @@ def test_reused_blocks_and_other_files_are_published(kind):
         pools.wait_until_joined(mount, other)
         names = [pools.block_name("model", number) for number in range(8)]
         for name in names:
-            store(mount, name, name.encode() * 100)
-        store(mount, "model_1a2b3c4d5e6f_r0/config.json", b"{}")
+            pools.store(mount.mnt, name, name.encode() * 100)
+        pools.store(mount.mnt, "model_1a2b3c4d5e6f_r0/config.json", b"{}")
         flush(mount)
         assert os.path.exists(pool.path("model_1a2b3c4d5e6f_r0", "config.json"))
         assert published(pool, names) == []
 
         for name in names[:3]:
-            assert load(mount, name) == name.encode() * 100
+            assert pools.load(os.path.join(mount.mnt, name)) == name.encode() * 100
         flush(mount)
         assert published(pool, names) == names[:3]
         for name in names[:3]:
-            assert load(other, name) == name.encode() * 100
+            assert pools.load(os.path.join(other.mnt, name)) == name.encode() * 100
         assert not os.path.exists(os.path.join(other.mnt, names[3]))
 
         # What must not be lost does not wait for that; nor is a use forgotten with the daemon.
         directory = os.path.join(mount.mnt, "kept_1a2b3c4d5e6f_r0")
         os.mkdir(directory)
         os.setxattr(directory, "user.kvcachefs.policy", b"keep")
-        store(mount, pools.block_name("kept", 0), b"kept")
+        pools.store(mount.mnt, pools.block_name("kept", 0), b"kept")
         flush(mount)
         assert published(pool, [pools.block_name("kept", 0)])
         if kind == "nfs":
             pool.kill()
             kvmount.wait_until(lambda: not pools.state(mount)["up"], 20, "the pool to be down")
-            assert load(mount, names[4]) == names[4].encode() * 100
+            assert pools.load(os.path.join(mount.mnt, names[4])) == names[4].encode() * 100
             mount.crash()
             pool.up()
             kvmount.wait_until(lambda: pools.state(mount)["up"], 20, "the pool to be up")
@@ -87,20 +73,20 @@ def test_a_directory_is_told_otherwise():
             assert done.returncode == 0, done.stderr
         names = [pools.block_name(kind, 0) for kind in ("never", "again", "always")]
         for name in names:
-            store(mount, name, b"x" * 1000)
-        store(mount, "never_1a2b3c4d5e6f_r0/config.json", b"{}")
+            pools.store(mount.mnt, name, b"x" * 1000)
+        pools.store(mount.mnt, "never_1a2b3c4d5e6f_r0/config.json", b"{}")
         flush(mount)
         assert published(pool, names) == names[2:]
         assert not os.path.exists(pool.path("never_1a2b3c4d5e6f_r0", "config.json"))
         for name in names:
-            load(mount, name)
+            assert pools.load(os.path.join(mount.mnt, name)) == b"x" * 1000
         flush(mount)
         assert published(pool, names) == names[1:]
 
         # It holds for what is stored from then on.
         assert tell("never", "").returncode == 0
         later = pools.block_name("never", 1)
-        store(mount, later, b"y")
+        pools.store(mount.mnt, later, b"y")
         flush(mount)
         assert published(pool, [*names, later]) == [*names[1:], later]
 

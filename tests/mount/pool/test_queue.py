@@ -18,23 +18,6 @@ KIB = 1 << 10
 FSYNC = {"x86_64": 74}.get(platform.machine(), 82)  # its system call
 
 
-def block(number):
-    return pools.block_name("model", number)
-
-
-def store(mount, name, content, keep_open=False):
-    """As runtimes do; with `keep_open` the descriptor, still open for writing."""
-    path = os.path.join(mount.mnt, name)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    fd = os.open(path + ".tmp", os.O_RDWR | os.O_CREAT, 0o644)
-    os.write(fd, content)
-    os.rename(path + ".tmp", path)
-    if keep_open:
-        return fd
-    os.close(fd)
-    return path
-
-
 def content(number, size):
     return hashlib.sha256(f"content {number}".encode()).digest() * (size // 32)
 
@@ -49,18 +32,18 @@ def test_blocks_beyond_the_bound_are_skipped_and_stay_here(bound, stay):
     size = 256 * KIB
     with pools.Pool("nfs", own=True) as pool, pools.node(pool, "queue", options=["--pool-queue", bound]) as mount:
         pools.wait_until_joined(mount)
-        store(mount, "first", b"bytes")
+        pools.store(mount.mnt, "first", b"bytes")
         assert mount.cli("flush", mount.mnt).returncode == 0
         pool.stop()
         wait_until_down(mount)
-        names = [block(number) for number in range(12)]
+        names = [pools.block_name("model", number) for number in range(12)]
         for number, name in enumerate(names):
-            store(mount, name, content(number, size))
+            pools.store(mount.mnt, name, content(number, size))
         kvmount.wait_until(lambda: pools.state(mount)["skipped"] == len(names) - stay, 60,
                            "what is too much to be skipped")
         # The queue is full: what only this mount has, and what is to be kept, waits all the same.
-        store(mount, "model_1a2b3c4d5e6f_r0/config.json", b"{}")
-        pinned = store(mount, block(100), content(100, size))
+        pools.store(mount.mnt, "model_1a2b3c4d5e6f_r0/config.json", b"{}")
+        pinned = pools.store(mount.mnt, pools.block_name("model", 100), content(100, size))
         assert mount.cli("pin", pinned).returncode == 0
         told = pools.state(mount)
         assert told["queued_bytes"] <= max(stay * size, 1 << 20)
@@ -75,11 +58,11 @@ def test_blocks_beyond_the_bound_are_skipped_and_stay_here(bound, stay):
         there = [name for name in names if os.path.exists(pool.path(name))]
         assert there == names[:stay]
         assert os.path.exists(pool.path("model_1a2b3c4d5e6f_r0", "config.json"))
-        assert os.path.exists(pool.path(block(100)))
+        assert os.path.exists(pool.path(pools.block_name("model", 100)))
         # There is room in the queue again.
-        store(mount, block(200), content(200, size))
+        pools.store(mount.mnt, pools.block_name("model", 200), content(200, size))
         assert mount.cli("flush", mount.mnt).returncode == 0
-        assert os.path.exists(pool.path(block(200)))
+        assert os.path.exists(pool.path(pools.block_name("model", 200)))
         assert pools.state(mount)["queued_bytes"] == 0
 
 
@@ -90,9 +73,9 @@ def test_a_flush_says_what_was_skipped_while_it_waited():
         pools.wait_until_joined(mount)
         pool.stop()
         wait_until_down(mount)
-        descriptors = [store(mount, block(number), content(number, KIB), keep_open=True)
+        descriptors = [pools.store(mount.mnt, pools.block_name("model", number), content(number, KIB), keep_open=True)
                        for number in range(7)]
-        store(mount, "config.json", content(7, KIB))  # No block: it does not count, and is never skipped.
+        pools.store(mount.mnt, "config.json", content(7, KIB))  # No block: it does not count, and is never skipped.
         flush = background.submit(mount.cli, "flush", "--timeout", "4s", mount.mnt)
         # Whether the queue is looked at before that is chance.
         kvmount.wait_until(lambda: mount.status()["counts"]["sealed_total"] > 0, 60,
@@ -114,8 +97,8 @@ def test_an_fsync_waits_for_the_pool(kind):
         pools.wait_until_joined(mount)
 
         def stored(number):
-            name = block(number)
-            fd = store(mount, name, content(number, 64 * KIB), keep_open=True)
+            name = pools.block_name("model", number)
+            fd = pools.store(mount.mnt, name, content(number, 64 * KIB), keep_open=True)
             os.fsync(fd)  # Nothing of it can be there while it is written.
             os.close(fd)
             path = os.path.join(mount.mnt, name)
@@ -137,9 +120,9 @@ def test_an_fsync_waits_for_the_pool(kind):
         with open(os.path.join(mount.mnt, "own", "a.tmp"), "wb") as file:
             file.write(b"bytes")
         kvmount.fsync_dir(os.path.join(mount.mnt, "own"))
-        os.unlink(os.path.join(mount.mnt, block(0)))
+        os.unlink(os.path.join(mount.mnt, pools.block_name("model", 0)))
         kvmount.fsync_dir(mount.mnt)
-        assert not os.path.exists(pool.path(block(0)))
+        assert not os.path.exists(pool.path(pools.block_name("model", 0)))
 
 
 def test_an_fsync_fails_when_the_pool_does_not_answer():
@@ -149,7 +132,7 @@ def test_an_fsync_fails_when_the_pool_does_not_answer():
         pools.wait_until_joined(mount, other)
         pool.stop()
         for which in (mount, other):
-            store(which, block(1), content(1, KIB))
+            pools.store(which.mnt, pools.block_name("model", 1), content(1, KIB))
         begin = time.monotonic()
         kvmount.fsync_dir(other.mnt)
         assert time.monotonic() - begin < 5
@@ -159,12 +142,12 @@ def test_an_fsync_fails_when_the_pool_does_not_answer():
         assert failed.value.errno == errno.EIO
         assert time.monotonic() - begin < 12
         # It is local as ever.
-        with open(os.path.join(mount.mnt, block(1)), "rb") as file:
+        with open(os.path.join(mount.mnt, pools.block_name("model", 1)), "rb") as file:
             assert file.read() == content(1, KIB)
         pool.resume()
         kvmount.wait_until(lambda: pools.state(mount)["up"], 20, "the pool to be up")
         kvmount.fsync_dir(mount.mnt)
-        assert os.path.exists(pool.path(block(1)))
+        assert os.path.exists(pool.path(pools.block_name("model", 1)))
 
 
 def test_a_mount_ends_while_an_fsync_waits():
@@ -173,8 +156,8 @@ def test_a_mount_ends_while_an_fsync_waits():
             concurrent.futures.ThreadPoolExecutor() as background:
         pools.wait_until_joined(mount)
         # No name is looked up once the server has stopped: three that are not answered, and the pool is down.
-        file = store(mount, block(1), content(1, KIB), keep_open=True)
-        directory = os.open(os.path.dirname(os.path.join(mount.mnt, block(1))), os.O_RDONLY)
+        file = pools.store(mount.mnt, pools.block_name("model", 1), content(1, KIB), keep_open=True)
+        directory = os.open(os.path.dirname(os.path.join(mount.mnt, pools.block_name("model", 1))), os.O_RDONLY)
         pool.stop()
         os.close(file)
 

@@ -13,28 +13,6 @@ import pools
 pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="pools of kvcachefs")
 
 
-def block(number):
-    """A name that says what is in the file."""
-    return f"meta-llama-Llama-3.1-8B-Instruct@1@0@{1000 + number}3f2a11c0de@bfloat16.data"
-
-
-def store(directory, name, data):
-    """As runtimes do: under another name, then by rename."""
-    temporary = os.path.join(directory, name + ".tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-    os.rename(temporary, os.path.join(directory, name))
-
-
-def load(path):
-    """The bytes; None: a miss. Whatever else goes wrong is not meant to."""
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
-
-
 @pytest.fixture(params=["dir", "nfs"])
 def pool(request):
     """"own": an NFS server that the test may stop and kill."""
@@ -47,26 +25,26 @@ def test_what_is_below_a_temporary_directory_is_shared_once_it_has_its_name(pool
     with pools.node(pool, "a") as a, pools.node(pool, "b") as b:
         pools.wait_until_joined(a, b)
         os.makedirs(os.path.join(a.mnt, "model.tmp", "0"))
-        store(os.path.join(a.mnt, "model.tmp", "0"), block(1), b"one")
-        store(a.mnt, block(2), b"two")
-        kvmount.wait_until(lambda: load(os.path.join(b.mnt, block(2))) == b"two", 20, "the block")
+        pools.store(os.path.join(a.mnt, "model.tmp", "0"), pools.block(1), b"one")
+        pools.store(a.mnt, pools.block(2), b"two")
+        kvmount.wait_until(lambda: pools.load(os.path.join(b.mnt, pools.block(2))) == b"two", 20, "the block")
         kvmount.wait_until(lambda: pools.state(a)["to_publish"] == 0, 20, "nothing waits")
         assert not os.path.exists(os.path.join(pool.root, "model.tmp"))
         assert not os.path.exists(os.path.join(b.mnt, "model.tmp"))
         os.rename(os.path.join(a.mnt, "model.tmp"), os.path.join(a.mnt, "model"))
-        there = os.path.join(b.mnt, "model", "0", block(1))
-        kvmount.wait_until(lambda: load(there) == b"one", 20, "the other finds it")
+        there = os.path.join(b.mnt, "model", "0", pools.block(1))
+        kvmount.wait_until(lambda: pools.load(there) == b"one", 20, "the other finds it")
 
 
 def test_the_first_lookup_of_a_mount_finds_what_is_there(pool):
     numbers = range(8)
     for number in numbers:
-        with open(pool.path(block(number)), "wb") as file:
+        with open(pool.path(pools.block(number)), "wb") as file:
             file.write(b"by hand")
     # `mount` returns when the mount is ready.
     with pools.node(pool, "a", foreground=False) as a:
         for number in numbers:
-            assert load(os.path.join(a.mnt, block(number))) == b"by hand", f"start {number}"
+            assert pools.load(os.path.join(a.mnt, pools.block(number))) == b"by hand", f"start {number}"
             a.remount()
 
 
@@ -79,45 +57,45 @@ def test_blocks_of_one_are_found_by_the_other(pool):
     with pools.node(pool, "a") as a, pools.node(pool, "b") as b:
         pools.wait_until_joined(a, b)
         os.makedirs(os.path.join(a.mnt, "model", "0"))
-        blocks = {block(i): rng.randbytes(rng.choice([1, 4096, 300_000, 2 << 20]))
+        blocks = {pools.block(i): rng.randbytes(rng.choice([1, 4096, 300_000, 2 << 20]))
                   for i in range(24)}
         there = os.path.join(b.mnt, "model", "0")
         for name in blocks:  # Runtimes ask before they compute.
-            assert load(os.path.join(there, name)) is None
+            assert pools.load(os.path.join(there, name)) is None
         for name, data in blocks.items():
-            store(os.path.join(a.mnt, "model", "0"), name, data)
+            pools.store(os.path.join(a.mnt, "model", "0"), name, data)
         pools.wait_until_published(a, len(blocks))
         for name, data in blocks.items():
             kvmount.wait_until(lambda name=name: os.path.exists(os.path.join(there, name)), 10,
                                f"{name} is found")
-            assert load(os.path.join(there, name)) == data
+            assert pools.load(os.path.join(there, name)) == data
             with open(pool.path("model", "0", name), "rb") as file:
                 assert file.read() == data
         assert pools.state(b)["loaded"] == len(blocks)
         # Now they are here, and are loaded without the pool.
         for name, data in blocks.items():
-            assert load(os.path.join(there, name)) == data
+            assert pools.load(os.path.join(there, name)) == data
         assert pools.state(b)["loaded"] == len(blocks)
         assert not [name for name in os.listdir(pool.path("model", "0")) if ".tmp" in name]
         # And back.
-        store(there, block(99), b"from b")
+        pools.store(there, pools.block(99), b"from b")
         kvmount.wait_until(
-            lambda: load(os.path.join(a.mnt, "model", "0", block(99))) == b"from b", 10,
+            lambda: pools.load(os.path.join(a.mnt, "model", "0", pools.block(99))) == b"from b", 10,
             "what b has stored in a's directory is found by a")
-        os.unlink(os.path.join(a.mnt, "model", "0", block(0)))
-        kvmount.wait_until(lambda: not os.path.exists(os.path.join(there, block(0))), 10,
+        os.unlink(os.path.join(a.mnt, "model", "0", pools.block(0)))
+        kvmount.wait_until(lambda: not os.path.exists(os.path.join(there, pools.block(0))), 10,
                            "what a has removed is gone on b")
-        assert not os.path.exists(pool.path("model", "0", block(0)))
+        assert not os.path.exists(pool.path("model", "0", pools.block(0)))
 
 
 def test_flush_waits_until_it_is_there(pool):
     with pools.node(pool, "a") as a:
         pools.wait_until_joined(a)
         os.makedirs(os.path.join(a.mnt, "model"))
-        names = [block(i) for i in range(200)]
+        names = [pools.block(i) for i in range(200)]
         for name in names:
-            store(os.path.join(a.mnt, "model"), name, os.urandom(100_000))
-        store(a.mnt, "config.json", b"{}")
+            pools.store(os.path.join(a.mnt, "model"), name, os.urandom(100_000))
+        pools.store(a.mnt, "config.json", b"{}")
         with open(os.path.join(a.mnt, "open.bin"), "wb") as unfinished:
             unfinished.write(b"x")
             unfinished.flush()
@@ -139,12 +117,12 @@ def test_flush_waits_until_it_is_there(pool):
 def test_flush_of_a_pool_that_is_away_ends():
     with pools.Pool("nfs", own=True) as pool, pools.node(pool, "a") as a:
         pools.wait_until_joined(a)
-        store(a.mnt, "config.json", b"{}")
+        pools.store(a.mnt, "config.json", b"{}")
         assert a.cli("flush", a.mnt).returncode == 0
         pool.stop()
         kvmount.wait_until(lambda: not pools.state(a)["up"], 20, "the pool is down")
         os.makedirs(os.path.join(a.mnt, "model"))
-        store(os.path.join(a.mnt, "model"), block(300), b"x")
+        pools.store(os.path.join(a.mnt, "model"), pools.block(300), b"x")
         done = a.cli("flush", "--timeout", "1s", os.path.join(a.mnt, "model"))
         assert done.returncode == 1 and done.stdout == ""
         assert "1 file not on the pool" in done.stderr and "is down" in done.stderr
@@ -152,12 +130,12 @@ def test_flush_of_a_pool_that_is_away_ends():
         assert a.cli("flush", os.path.join(a.mnt, "config.json")).returncode == 0
         pool.resume()
         assert a.cli("flush", a.mnt).returncode == 0
-        assert os.path.exists(pool.path("model", block(300)))
+        assert os.path.exists(pool.path("model", pools.block(300)))
 
 
 def test_flush_says_why_it_cannot(pool):
     with pools.node(pool, "a", options=["--pool-writes", "off"]) as a:
-        store(a.mnt, "config.json", b"{}")
+        pools.store(a.mnt, "config.json", b"{}")
         done = a.cli("flush", a.mnt)
         assert done.returncode == 1 and "publishes nothing" in done.stderr, done
         assert len(done.stderr.splitlines()) == 1
@@ -169,12 +147,12 @@ def test_flush_says_why_it_cannot(pool):
 def test_explain_says_that_a_file_is_on_the_pool_alone(pool):
     with pools.node(pool, "a") as a, pools.node(pool, "b") as b:
         pools.wait_until_joined(a, b)
-        store(a.mnt, "config.json", b"{}")
+        pools.store(a.mnt, "config.json", b"{}")
         path = os.path.join(b.mnt, "config.json")
         kvmount.wait_until(lambda: os.path.exists(path), 20, "it is found")
         done = b.cli("explain", "--json", path)
         assert done.returncode == 0 and json.loads(done.stdout)["state"] == "remote", done
-        assert load(path) == b"{}"
+        assert pools.load(path) == b"{}"
         assert json.loads(b.cli("explain", "--json", path).stdout)["state"] != "remote"
 
 
@@ -184,15 +162,15 @@ def test_listings_show_what_all_have(pool):
         pools.wait_until_joined(a, b)
         os.makedirs(os.path.join(a.mnt, "model"))
         for i in range(300):
-            store(os.path.join(a.mnt, "model"), block(i), b"%d" % i)
-        store(b.mnt, "mine", b"")
+            pools.store(os.path.join(a.mnt, "model"), pools.block(i), b"%d" % i)
+        pools.store(b.mnt, "mine", b"")
         pools.wait_until_published(a, 300)
         there = os.path.join(b.mnt, "model")
         kvmount.wait_until(lambda: sorted(os.listdir(b.mnt)) == ["mine", "model"], 10, "listed")
-        assert sorted(os.listdir(there)) == sorted(block(i) for i in range(300))
+        assert sorted(os.listdir(there)) == sorted(pools.block(i) for i in range(300))
         # Who walks the tree sees all of it, and what it is.
         found = {entry.name: entry.stat().st_size for entry in os.scandir(there)}
-        assert found == {block(i): len(str(i)) for i in range(300)}
+        assert found == {pools.block(i): len(str(i)) for i in range(300)}
         assert sorted(os.listdir(there)) == sorted(found)
         assert pools.state(b)["loaded"] == 0  # A crawler brings nothing here.
         for name in os.listdir(there):
@@ -212,43 +190,43 @@ def test_the_order_of_renames_and_replacements(pool):
         for version in range(4):
             data = b"version %d" % version
             writer, reader = ((a, b), (b, a))[version % 2]
-            store(writer.mnt, "config.json", data)
+            pools.store(writer.mnt, "config.json", data)
             kvmount.wait_until(
-                lambda reader=reader, data=data: load(os.path.join(reader.mnt, "config.json")) == data,
+                lambda reader=reader, data=data: pools.load(os.path.join(reader.mnt, "config.json")) == data,
                 15, f"{data!r} is seen")
-            assert load(os.path.join(writer.mnt, "config.json")) == data
+            assert pools.load(os.path.join(writer.mnt, "config.json")) == data
 
 
 @pytest.mark.promise(7)
 def test_a_cache_is_there_after_a_restart_of_all(pool):
     with pools.node(pool, "a") as a:
         pools.wait_until_joined(a)
-        store(a.mnt, block(1), b"kept")
+        pools.store(a.mnt, pools.block(1), b"kept")
         pools.wait_until_published(a, 1)
         a.kill()
         with pools.node(pool, "b") as b:
             pools.wait_until_joined(b)
-            assert load(os.path.join(b.mnt, block(1))) == b"kept"
+            assert pools.load(os.path.join(b.mnt, pools.block(1))) == b"kept"
         a.start()
-        assert load(os.path.join(a.mnt, block(1))) == b"kept"
+        assert pools.load(os.path.join(a.mnt, pools.block(1))) == b"kept"
 
 
 def test_files_of_others_keep_their_owners(pool):
     """Whom the pool says nothing of is --pool-owner; and nobody reads what he may not."""
-    with open(pool.path(block(1)), "wb") as file:
+    with open(pool.path(pools.block(1)), "wb") as file:
         file.write(b"theirs")
     with pools.node(pool, "a") as a, pools.node(pool, "b",
                                                 options=["--pool-owner", "1234:1234"]) as b:
         pools.wait_until_joined(a, b)
-        found = os.stat(os.path.join(b.mnt, block(1)))
+        found = os.stat(os.path.join(b.mnt, pools.block(1)))
         assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (1234, 1234, 0o640)
-        store(a.mnt, block(2), b"secret")
-        os.chmod(os.path.join(a.mnt, block(2)), 0o600)
-        kvmount.wait_until(lambda: os.path.exists(os.path.join(b.mnt, block(2))), 10, "found")
-        assert os.stat(os.path.join(b.mnt, block(2))).st_mode & 0o7777 == 0o600
+        pools.store(a.mnt, pools.block(2), b"secret")
+        os.chmod(os.path.join(a.mnt, pools.block(2)), 0o600)
+        kvmount.wait_until(lambda: os.path.exists(os.path.join(b.mnt, pools.block(2))), 10, "found")
+        assert os.stat(os.path.join(b.mnt, pools.block(2))).st_mode & 0o7777 == 0o600
         for mount in (a, b):
             with pytest.raises(Exception, match="Permission denied"):
-                kvmount.run_as(load, os.path.join(mount.mnt, block(2)), uid=kvmount.NOBODY)
+                kvmount.run_as(pools.load, os.path.join(mount.mnt, pools.block(2)), uid=kvmount.NOBODY)
 
 
 @pytest.mark.promise(2)
@@ -257,26 +235,26 @@ def test_a_server_that_stops_costs_hits_and_nothing_else(pool):
     with pools.node(pool, "a") as a, pools.node(pool, "b") as b:
         pools.wait_until_joined(a, b)
         for i in range(8):
-            store(a.mnt, block(i), b"%d" % i)
+            pools.store(a.mnt, pools.block(i), b"%d" % i)
         pools.wait_until_published(a, 8)
-        kvmount.wait_until(lambda: os.path.exists(os.path.join(b.mnt, block(7))), 10, "found")
+        kvmount.wait_until(lambda: os.path.exists(os.path.join(b.mnt, pools.block(7))), 10, "found")
         pool.stop()
         # A lookup and an open end by their deadlines, as misses; then the pool counts as down.
         for i in range(8):
             began = time.monotonic()
-            assert load(os.path.join(b.mnt, block(i))) in (None, b"%d" % i)
+            assert pools.load(os.path.join(b.mnt, pools.block(i))) in (None, b"%d" % i)
             assert time.monotonic() - began < (2.0 + 0.25) * 1.1 + 0.5 * kvmount.SLOWNESS
         kvmount.wait_until(lambda: not pools.state(b)["up"], 10, "the pool counts as down")
         began = time.monotonic()
         for i in range(100):
-            assert not os.path.exists(os.path.join(b.mnt, block(1000 + i)))
-            store(b.mnt, block(2000 + i), b"local")
-            assert load(os.path.join(b.mnt, block(2000 + i))) == b"local"
+            assert not os.path.exists(os.path.join(b.mnt, pools.block(1000 + i)))
+            pools.store(b.mnt, pools.block(2000 + i), b"local")
+            assert pools.load(os.path.join(b.mnt, pools.block(2000 + i))) == b"local"
         assert time.monotonic() - began < 5 * kvmount.SLOWNESS
         pool.resume()
-        kvmount.wait_until(lambda: load(os.path.join(b.mnt, block(3))) == b"3", 10,
+        kvmount.wait_until(lambda: pools.load(os.path.join(b.mnt, pools.block(3))) == b"3", 10,
                            "the pool is used again")
-        kvmount.wait_until(lambda: load(os.path.join(a.mnt, block(2099))) == b"local", 30,
+        kvmount.wait_until(lambda: pools.load(os.path.join(a.mnt, pools.block(2099))) == b"local", 30,
                            "what was stored meanwhile is published")
 
 
@@ -285,7 +263,7 @@ def test_a_stop_does_not_wait_for_a_server_that_hangs(pool):
     with pools.node(pool, "a") as a:
         pools.wait_until_joined(a)
         pool.stop()
-        store(a.mnt, block(1), bytes(80 << 20))  # Its publication may take 20 s.
+        pools.store(a.mnt, pools.block(1), bytes(80 << 20))  # Its publication may take 20 s.
         kvmount.wait_until(lambda: a.status()["counts"]["sealed_total"] == 1, 20, "sealed")
         began = time.monotonic()
         a.stop()
@@ -293,35 +271,35 @@ def test_a_stop_does_not_wait_for_a_server_that_hangs(pool):
         pool.resume()
         a.start()
         pools.wait_until_published(a, 1)
-        assert os.stat(pool.path(block(1))).st_size == 80 << 20
+        assert os.stat(pool.path(pools.block(1))).st_size == 80 << 20
 
 
 @pytest.mark.parametrize("pool", ["own"], indirect=True)
 def test_a_server_that_dies_may_come_back(pool):
     with pools.node(pool, "a") as a, pools.node(pool, "b") as b:
         pools.wait_until_joined(a, b)
-        store(a.mnt, block(1), b"before")
+        pools.store(a.mnt, pools.block(1), b"before")
         pools.wait_until_published(a, 1)
         pool.kill()
         kvmount.wait_until(lambda: not pools.state(a)["up"], 10, "the pool counts as down")
-        store(a.mnt, block(2), b"while it was away")
+        pools.store(a.mnt, pools.block(2), b"while it was away")
         pool.up()
         kvmount.wait_until(
-            lambda: load(os.path.join(b.mnt, block(2))) == b"while it was away", 30, "found")
-        assert load(os.path.join(b.mnt, block(1))) == b"before"
+            lambda: pools.load(os.path.join(b.mnt, pools.block(2))) == b"while it was away", 30, "found")
+        assert pools.load(os.path.join(b.mnt, pools.block(1))) == b"before"
 
 
 def test_a_mount_needs_no_pool_to_start():
     with pools.Pool("dir") as pool:
         os.rename(pool.root, pool.root + ".away")
         with pools.node(pool, "a") as a:
-            store(a.mnt, block(1), b"local")
-            assert load(os.path.join(a.mnt, block(1))) == b"local"
+            pools.store(a.mnt, pools.block(1), b"local")
+            assert pools.load(os.path.join(a.mnt, pools.block(1))) == b"local"
             assert not pools.state(a)["up"]
             assert "pool" in a.cli("status", a.mnt).stdout
             os.rename(pool.root + ".away", pool.root)
             pools.wait_until_published(a, 1)
-            assert load(pool.path(block(1))) == b"local"
+            assert pools.load(pool.path(pools.block(1))) == b"local"
 
 
 def test_a_wrong_pool_is_refused_with_a_reason(tmp_path):
@@ -350,11 +328,11 @@ def test_a_wrong_pool_is_refused_with_a_reason(tmp_path):
 def test_a_damaged_name_is_free_for_who_writes_it(pool):
     """It is there until its bytes are asked for; then there is none, and a new one is made."""
     ways = [os.O_WRONLY, os.O_WRONLY | os.O_TRUNC, os.O_RDWR, os.O_WRONLY | os.O_APPEND]
-    names = [f"{way}.json" for way in ways] + [block(number) for number in range(len(ways))]
+    names = [f"{way}.json" for way in ways] + [pools.block(number) for number in range(len(ways))]
     with pools.node(pool, "a") as a, pools.node(pool, "b") as b:
         pools.wait_until_joined(a, b)
         for name in names:
-            store(a.mnt, name, b"x" * 5000)
+            pools.store(a.mnt, name, b"x" * 5000)
         pools.wait_until_published(a, len(names))
         for name in names:
             before = os.stat(pool.path(name))
@@ -368,7 +346,7 @@ def test_a_damaged_name_is_free_for_who_writes_it(pool):
                 os.write(fd, b"anew")
             finally:
                 os.close(fd)
-            assert load(os.path.join(b.mnt, name)) == b"anew"
+            assert pools.load(os.path.join(b.mnt, name)) == b"anew"
 
 
 def test_the_pool_command(pool):
@@ -380,7 +358,7 @@ def test_the_pool_command(pool):
         assert made.returncode == 0 and made.stdout.startswith("pool "), made
         pools.wait_until_joined(a)
         assert ask("init").stdout == made.stdout  # It is there already.
-        store(a.mnt, block(1), b"x" * 1000)
+        pools.store(a.mnt, pools.block(1), b"x" * 1000)
         pools.wait_until_published(a, 1)
         with open(pool.path("theirs"), "wb") as file:
             file.write(b"theirs")
@@ -389,12 +367,12 @@ def test_the_pool_command(pool):
         assert "2 files" in ask("check").stdout
         done = ask("check", "--read")
         assert done.returncode == 0 and "1 with checksums (0 damaged), 1 put there" in done.stdout
-        before = os.stat(pool.path(block(1)))
-        with open(pool.path(block(1)), "r+b") as file:
+        before = os.stat(pool.path(pools.block(1)))
+        with open(pool.path(pools.block(1)), "r+b") as file:
             file.write(b"y")
-        os.utime(pool.path(block(1)), ns=(before.st_atime_ns, before.st_mtime_ns))
+        os.utime(pool.path(pools.block(1)), ns=(before.st_atime_ns, before.st_mtime_ns))
         done = ask("check", "--read")
-        assert done.returncode == 1 and block(1) in done.stderr, done
+        assert done.returncode == 1 and pools.block(1) in done.stderr, done
         assert "0 silent nodes" in ask("gc").stdout
         # What is none is said so, and nothing is made there.
         os.mkdir(pool.path("plain"))

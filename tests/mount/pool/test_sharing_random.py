@@ -21,12 +21,7 @@ EPOCH = 100  # operations between two barriers
 MISSING = None
 
 
-def block(number):
-    """A name that says what is in the file."""
-    return f"meta-llama-Llama-3.1-8B-Instruct@1@0@{1000 + number}3f2a11c0de@bfloat16.data"
-
-
-PATHS = ([f"d{i % 3}/{block(i)}" for i in range(15)] + [f"d{i % 3}/config{i}.json" for i in range(9)]
+PATHS = ([f"d{i % 3}/{pools.block(i)}" for i in range(15)] + [f"d{i % 3}/config{i}.json" for i in range(9)]
          + [f"top{i}.json" for i in range(4)])
 
 
