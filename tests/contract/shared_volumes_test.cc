@@ -17,6 +17,7 @@
 #include "fs/explain/evict.h"
 #include "fs/explain/explain.h"
 #include "fs/flush.h"
+#include "fs/pool/looked_again.h"
 #include "tests/fakes/promise.h"
 #include "tests/fakes/test_volume.h"
 #include "tests/servers/pool_places.h"
@@ -354,21 +355,31 @@ TEST_P(SharedVolumes, WhoOpensWhatIsReplacedJustThenIsToldToLookAgain) {
   EXPECT_TRUE(gone.error().code == ENOENT || gone.error().code == ESTALE);
   EXPECT_FALSE(b_.finds("g"));
 
-  // Where it goes on so within a second, it is a miss.
-  put_on_pool("h", "one");
-  std::chrono::steady_clock::time_point said;
-  for (const int expected : {ESTALE, ENOENT}) {
-    ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("h"); }));
-    const InodeNumber h = must(b_->resolve("h"));
-    put_on_pool("h.new", "another");
-    std::filesystem::rename(below("h.new"), below("h"));
-    const Result<Opened> opened = (*b_)->open(h, O_RDONLY, TestVolume::kRoot);
-    ASSERT_FALSE(opened.ok());
-    if (expected == ESTALE) said = std::chrono::steady_clock::now();
-    if (std::chrono::steady_clock::now() - said < 900ms) {
-      EXPECT_EQ(expected, opened.error().code);
+  // Where it goes on so for a while, it is a miss. A machine that does not come to the second open
+  // within that while proves nothing: another name is tried.
+  const auto open_replaced = [&](const std::string& name) {
+    EXPECT_TRUE(TestVolume::wait_for([&] { return b_.finds(name); }));
+    const InodeNumber inode = must(b_->resolve(name));
+    put_on_pool(name + ".new", "another");
+    std::filesystem::rename(below(name + ".new"), below(name));
+    const Result<Opened> opened = (*b_)->open(inode, O_RDONLY, TestVolume::kRoot);
+    return opened.ok() ? 0 : opened.error().code;
+  };
+  bool was_in_time = false;
+  for (int i = 0; i < 5 && !was_in_time; ++i) {
+    const std::string name = "h" + std::to_string(i);
+    put_on_pool(name, "one");
+    EXPECT_EQ(ESTALE, open_replaced(name));
+    const auto said = std::chrono::steady_clock::now();
+    const int second = open_replaced(name);
+    // What the daemon said came before `said`, by less than the difference.
+    was_in_time = std::chrono::steady_clock::now() - said <
+                  std::chrono::nanoseconds{LookedAgain::kFor} - 1s;
+    if (was_in_time) {
+      EXPECT_EQ(ENOENT, second);
     }
   }
+  EXPECT_TRUE(was_in_time) << "the machine was too busy";
 }
 
 TEST_P(SharedVolumes, WhatIsToBeKeptOutlivesThePool) {
