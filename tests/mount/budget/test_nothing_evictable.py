@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 evicts nothing")
 
 BUDGET = 64 * MIB
 REFUSED = ("ENOSPC", "ENOENT")  # The rename of a failed store.
-LONGEST_S = 30 if kvmount.SANITIZER else 5  # Of any call: liveness, not speed.
+LONGEST_S = 5  # Of any call, on a machine that has a CPU and a disk for it: liveness, not speed.
 
 
 class Calls:
@@ -75,13 +75,14 @@ def store(folder, name, size, sync=False):
 
 
 def fill(folder, most, size, sync):
-    """Stores until one fails: (names of those that did not, what came of the one that did)."""
-    names = []
+    """Stores until one fails: (names of those that did not, what came of the one that did, with the
+    longest call of all)."""
+    names, longest = [], ("", 0.0)
     for number in range(most // size):
         told = store(folder, f"{number:05}", size, sync)
-        assert told["longest"][1] <= LONGEST_S, told
+        longest = max(longest, told["longest"], key=lambda one: one[1])
         if told["failed"] or told["rename"]:
-            return names, told
+            return names, {**told, "longest": longest}
         names.append(f"{number:05}")
     raise AssertionError(f"{len(names)} files of {size}, and no error")
 
@@ -96,7 +97,7 @@ def works_soon(folder, name, size=MIB):
     kvmount.wait_until(attempt, 5, "a store that works again")
 
 
-def check_alive(mount, folder, names):
+def check_alive(mount, folder, names, beside):
     """What needs no room goes on."""
     content = stores.Content(0)
     for name in names[:3]:
@@ -104,13 +105,13 @@ def check_alive(mount, folder, names):
         with open(f"{folder}/{name}", "rb") as file:
             assert file.read() == content.of(name, MIB)
         assert not os.path.exists(f"{folder}/absent")
-        assert time.monotonic() - begin <= LONGEST_S
+        beside.add(time.monotonic() - begin, LONGEST_S, "a load and a miss")
     begin = time.monotonic()
     os.mkdir(f"{folder}/directory")
     os.rmdir(f"{folder}/directory")
     assert mount.status()["phase"] == "serving"
     assert mount.cli("status", mount.mnt).returncode == 0
-    assert time.monotonic() - begin <= 2 * LONGEST_S
+    beside.add(time.monotonic() - begin, 2 * LONGEST_S, "a directory and the status")
 
 
 @pytest.mark.promise(4)
@@ -122,14 +123,16 @@ def test_all_is_kept(limited, data_path, how):
     os.mkdir(folder)
     if how == "pinned":
         assert mount.cli("pin", folder).returncode == 0
-    names, told = kvmount.run_as(fill, folder, 2 * BUDGET, MIB, how == "fsynced")
-    print(f"{len(names)} MiB of {BUDGET // MIB}, then {told}")
-    assert told["failed"] is not None and told["failed"][1] == "ENOSPC", told
-    if told["failed"][0] != "open":
-        assert told["rename"] in REFUSED, told
-    assert len(names) * MIB >= BUDGET * 3 // 4
-    kvmount.wait_until(lambda: not os.path.exists(f"{folder}/{len(names):05}"), 5, "the miss")
-    check_alive(mount, folder, names)
+    with kvmount.Beside(mount.work) as beside:
+        names, told = kvmount.run_as(fill, folder, 2 * BUDGET, MIB, how == "fsynced")
+        print(f"{len(names)} MiB of {BUDGET // MIB}, then {told}")
+        beside.add(told["longest"][1], LONGEST_S, told["longest"][0])
+        assert told["failed"] is not None and told["failed"][1] == "ENOSPC", told
+        if told["failed"][0] != "open":
+            assert told["rename"] in REFUSED, told
+        assert len(names) * MIB >= BUDGET * 3 // 4
+        kvmount.wait_until(lambda: not os.path.exists(f"{folder}/{len(names):05}"), 5, "the miss")
+        check_alive(mount, folder, names, beside)
     with kvmount.LoopFs("ext4", size=64 * MIB) as control:
         _, theirs = kvmount.run_as(fill, control.path, 128 * MIB, MIB, how == "fsynced")
     print(f"ext4: {theirs}")
@@ -176,10 +179,11 @@ def test_eight_writers_that_do_not_give_up(limited):
     """Nobody hangs, and no file that was refused stands under its name."""
     mount = limited(size=BUDGET, disk=256 * MIB)
     assert mount.cli("pin", mount.mnt).returncode == 0
-    longest, wrong = kvmount.run_as(fill_by_threads, mount.mnt, 60 if kvmount.FULL else 5)
-    print(f"longest call {longest}")
-    assert longest[1] <= LONGEST_S
-    assert wrong == []
+    with kvmount.Beside(mount.work) as beside:
+        longest, wrong = kvmount.run_as(fill_by_threads, mount.mnt, 60 if kvmount.FULL else 5)
+        print(f"longest call {longest}")
+        assert wrong == []
+        beside.add(longest[1], LONGEST_S, longest[0])
     watch.wait_calm(mount)
     # What is refused is removed by and by: that makes no room for others again and again.
     assert watch.budget(mount)["used"] <= BUDGET + 4 * MIB
@@ -253,11 +257,12 @@ def test_a_file_without_end(limited, served, room):
             assert kvmount.run_as(store, folder, f"{number}", MIB)["failed"] is None
         watch.wait_calm(mount)
     path = f"{folder}/endless"
-    told = kvmount.run_as(write_without_end, path, BUDGET // 2)
-    print(f"{told['size'] / MIB:.0f} MiB: {told}")
-    assert told["failed"] == ("write", "ENOSPC"), told
-    assert told["longest"][1] <= LONGEST_S
-    assert told["size"] <= 2 * BUDGET
+    with kvmount.Beside(mount.work) as beside:
+        told = kvmount.run_as(write_without_end, path, BUDGET // 2)
+        print(f"{told['size'] / MIB:.0f} MiB: {told}")
+        assert told["failed"] == ("write", "ENOSPC"), told
+        assert told["size"] <= 2 * BUDGET
+        beside.add(told["longest"][1], LONGEST_S, told["longest"][0])
     kvmount.wait_until(lambda: not os.path.exists(path), 5, "the miss")
     works_soon(folder, "again")
     watch.wait_calm(mount)
@@ -313,20 +318,21 @@ def test_a_foreign_file_fills_the_disk(limited, leave):
 
     kvmount.wait_until(all_given, 20, "the eviction of everything")
 
-    def refused():
+    def refused(beside):
         # One that went through is evicted again.
         told = kvmount.run_as(store, folder, "refused", MIB)
-        assert told["longest"][1] <= LONGEST_S
+        beside.add(told["longest"][1], LONGEST_S, told["longest"][0])
         if told["failed"] is not None:
             assert told["failed"][1] == "ENOSPC", told
         return told["failed"] is not None
 
-    kvmount.wait_until(refused, 10, "ENOSPC")
-    kvmount.wait_until(lambda: not os.path.exists(f"{folder}/refused"), 5, "the miss")
-    begin = time.monotonic()
-    kvmount.run_as(os.listdir, folder)
-    assert mount.status()["phase"] == "serving"
-    assert time.monotonic() - begin <= LONGEST_S
+    with kvmount.Beside(mount.work) as beside:
+        kvmount.wait_until(lambda: refused(beside), 10, "ENOSPC")
+        kvmount.wait_until(lambda: not os.path.exists(f"{folder}/refused"), 5, "the miss")
+        begin = time.monotonic()
+        kvmount.run_as(os.listdir, folder)
+        assert mount.status()["phase"] == "serving"
+        beside.add(time.monotonic() - begin, LONGEST_S, "a listing and the status")
     os.unlink(foreign)
     works_soon(folder, "again")
     assert stores.load(f"{folder}/again") == stores.Content(0).of("again", MIB)

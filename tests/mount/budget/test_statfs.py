@@ -166,12 +166,13 @@ def test_cleaners_start_when_kept_files_fill_it(limited, how):
     # And they get what they delete: unlinked is free within a second.
     names = sorted(kvmount.run_as(os.listdir, folder))
     before = watch.available_bytes(mount.mnt)
-    for name in names[:8]:
-        os.unlink(f"{folder}/{name}")
-    begin = time.monotonic()
-    kvmount.wait_until(lambda: watch.available_bytes(mount.mnt) - before >= 16 * MIB, 5,
-                       "the room of what was unlinked")
-    assert time.monotonic() - begin <= (6 if kvmount.SANITIZER else 1)
+    with kvmount.Beside(mount.work) as beside:
+        for name in names[:8]:
+            os.unlink(f"{folder}/{name}")
+        begin = time.monotonic()
+        kvmount.wait_until(lambda: watch.available_bytes(mount.mnt) - before >= 16 * MIB, 5,
+                           "the room of what was unlinked")
+        beside.add(time.monotonic() - begin, 1, "the room of what was unlinked")
 
 
 def test_unpinned_files_are_free_again(limited):

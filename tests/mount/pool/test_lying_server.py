@@ -157,8 +157,10 @@ def test_parked_opens_do_not_hold_what_is_local(scene):
     for name in names:
         pools.store(scene.a.mnt, name, name.encode())
     assert scene.a.cli("flush", scene.a.mnt).returncode == 0
-    for number in range(100):
-        pools.store(scene.b.mnt, f"local{number}", b"local")
+    trees = {"mount": scene.b.mnt, "ext4": scene.b.control}
+    for root in trees.values():
+        for number in range(100):
+            pools.store(root, f"local{number}", b"local")
     for name in names:  # They are found, so that it is the opens that wait.
         assert os.path.exists(os.path.join(scene.b.mnt, name))
     cpus = os.sched_getaffinity(0)
@@ -171,14 +173,24 @@ def test_parked_opens_do_not_hold_what_is_local(scene):
             {name: pools.load(os.path.join(scene.b.mnt, name))}), daemon=True) for name in names]
         for thread in threads:
             thread.start()
-        took = []
-        while any(thread.is_alive() for thread in threads) and len(took) < 20_000:
-            began = time.monotonic()
-            # An open comes to the daemon; the kernel answers a stat by itself.
-            local = os.path.join(scene.b.mnt, f"local{len(took) % 100}")
-            os.stat(local)
-            os.close(os.open(local, os.O_RDONLY))
-            took.append(time.monotonic() - began)
+        took = {tree: [] for tree in trees}
+        with kvmount.Beside() as beside:
+            while any(thread.is_alive() for thread in threads) and len(took["ext4"]) < 20_000:
+                for tree, root in trees.items():
+                    began = time.monotonic()
+                    # An open comes to the daemon; the kernel answers a stat by itself.
+                    local = os.path.join(root, f"local{len(took[tree]) % 100}")
+                    os.stat(local)
+                    os.close(os.open(local, os.O_RDONLY))
+                    took[tree].append(time.monotonic() - began)
+            p99 = {}
+            for tree, seconds in took.items():
+                seconds.sort()
+                p99[tree] = seconds[len(seconds) * 99 // 100]
+                print(f"{tree}: {len(seconds)} stats and opens, p99 {p99[tree] * 1e3:.2f} ms, "
+                      f"worst {seconds[-1] * 1e3:.2f} ms")
+            assert len(took["mount"]) >= 100, "the opens did not wait: this proves nothing"
+            beside.add(p99["mount"], max(0.010, 2 * p99["ext4"]), "p99 of stats and opens")
         for thread in threads:
             thread.join(20 * kvmount.SLOWNESS)
             assert not thread.is_alive()
@@ -187,10 +199,6 @@ def test_parked_opens_do_not_hold_what_is_local(scene):
     for name in names:
         assert loaded[name] in (None, name.encode())
     assert None in loaded.values()
-    took.sort()
-    p99 = took[len(took) * 99 // 100]
-    print(f"{len(took)} stats and opens, p99 {p99 * 1000:.2f} ms, worst {took[-1] * 1000:.2f} ms")
-    assert p99 < 0.010 * kvmount.SLOWNESS
 
 
 @contextlib.contextmanager
