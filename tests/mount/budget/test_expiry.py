@@ -7,6 +7,8 @@ import pytest
 
 import kvmount
 
+pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 evicts nothing")
+
 DAY = 24 * 3600
 
 

@@ -13,6 +13,8 @@ import kvmount
 import nfs_client
 import pools
 
+pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="the export of kvcachefs")
+
 KIB = 1024
 FILES = 20
 SIZE = 300 * KIB

@@ -9,6 +9,8 @@ import pytest
 
 import kvmount
 
+pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 knows no blocks")
+
 OPERATIONS = 10_000 if kvmount.FULL else 1000
 CHECKS = 20 if kvmount.FULL else 8
 HASHES = 300  # Few enough that models share them and files are replaced.

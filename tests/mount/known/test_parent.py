@@ -9,6 +9,8 @@ import pytest
 
 import kvmount
 
+pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 knows no blocks")
+
 PARENT = "user.kvcachefs.parent"
 
 

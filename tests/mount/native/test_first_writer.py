@@ -9,6 +9,8 @@ import pytest
 import kvmount
 import publishers
 
+pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 has no native map")
+
 if kvmount.SANITIZER:
     THREADS, HASHES = 8, 20
 elif kvmount.FULL:

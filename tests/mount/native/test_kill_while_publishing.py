@@ -10,6 +10,8 @@ import pytest
 import kvmount
 import publishers
 
+pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="a plain directory has no daemon to kill")
+
 ROUNDS = 1 if kvmount.SANITIZER else 20 if kvmount.FULL else 3
 THREADS = 8
 HASHES = 2000  # More than are done when it ends.

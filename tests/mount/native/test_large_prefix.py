@@ -7,6 +7,8 @@ import pytest
 
 import kvmount
 
+pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 has no native map")
+
 NAMES = 10_000_000 if kvmount.FULL else 100_000
 PROCESSES = 4
 LINKS = 60_000  # Of one file; a name is what counts here, and a link is the fastest way to one.

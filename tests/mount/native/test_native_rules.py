@@ -16,7 +16,7 @@ from native_calls import (RENAME_EXCHANGE, RENAME_NOREPLACE, copy_file_range, ex
                           link_fd, publish, read, renameat2)
 from publishers import open_nameless
 
-pytestmark = pytest.mark.short
+pytestmark = [pytest.mark.short, pytest.mark.skipif(kvmount.PLAIN, reason="ext4 has no native map")]
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import pytest
 import kvmount
 import pools
 
+pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="pools of kvcachefs")
+
 
 def published(pool, names):
     return [name for name in names if os.path.exists(pool.path(name))]

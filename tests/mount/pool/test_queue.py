@@ -14,6 +14,8 @@ import pytest
 import kvmount
 import pools
 
+pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="pools of kvcachefs")
+
 KIB = 1 << 10
 FSYNC = {"x86_64": 74}.get(platform.machine(), 82)  # its system call
 

@@ -12,6 +12,8 @@ import pytest
 import damage
 import kvmount
 
+pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 verifies nothing")
+
 SIZE = 2 * damage.CHUNK + 100
 SECONDS = 60 if kvmount.FULL else 6
 

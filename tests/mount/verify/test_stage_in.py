@@ -9,6 +9,8 @@ import pytest
 import damage
 import kvmount
 
+pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 verifies nothing")
+
 MIB = 1 << 20
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CACHESTAT = 451  # Linux 6.5
