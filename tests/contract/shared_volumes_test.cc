@@ -1,4 +1,6 @@
 // Several mounts on one pool, over each kind of pool.
+#include "tests/servers/shared_volumes.h"
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -28,42 +30,11 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::block_name;
+using testing::kMissing;
 using testing::must;
 using testing::Server;
+using testing::SharedVolumes;
 using testing::TestVolume;
-
-const std::string kMissing = "errno " + std::to_string(ENOENT);
-
-class SharedVolumes : public ::testing::TestWithParam<testing::PoolPlaceMaker> {
- protected:
-  SharedVolumes() : place_(GetParam().make()) {}
-  void SetUp() override {
-    ASSERT_TRUE(TestVolume::wait_for([&] { return knows_both(); }));
-  }
-
-  bool knows_both() {
-    return a_.is_joined() && b_.is_joined() && a_.nodes() == 2 && b_.nodes() == 2;
-  }
-  [[nodiscard]] std::string below(const std::string& path) const {
-    return place_->root() + "/" + path;
-  }
-  [[nodiscard]] std::string on_pool(const std::string& path) const {
-    std::ifstream file(below(path), std::ios::binary);
-    std::stringstream bytes;
-    bytes << file.rdbuf();
-    return bytes.str();
-  }
-  [[nodiscard]] bool is_on_pool(const std::string& path) const {
-    return std::filesystem::exists(below(path));
-  }
-  void put_on_pool(const std::string& path, const std::string& bytes) const {
-    std::ofstream(below(path), std::ios::binary) << bytes;
-  }
-
-  const std::unique_ptr<testing::PoolPlace> place_;
-  Server a_{*place_, 1};
-  Server b_{*place_, 2, {.writes = PoolWrites::kAll, .owner_uid = 7, .owner_gid = 8}};
-};
 
 TEST_P(SharedVolumes, WhatOneStoresAllFind) {
   const std::string bytes(3'000'000, 'x');
@@ -286,7 +257,9 @@ TEST_P(SharedVolumes, EachReplacementIsPublished) {
       return a_->state_of(stored) == DataState::kSealed;
     };
     if (i % 3 == 1) static_cast<void>(is_sealed());
-    if (i % 6 == 1) ASSERT_TRUE(TestVolume::wait_for(is_sealed)) << i;
+    if (i % 6 == 1) {
+      ASSERT_TRUE(TestVolume::wait_for(is_sealed)) << i;
+    }
     must((*a_)->rename(kRootInode, "config.json.tmp", kRootInode, "config.json", 0));
     if (i % 5 == 4) {
       EXPECT_TRUE(TestVolume::wait_for([&] { return on_pool("config.json") == text; })) << i;
@@ -445,140 +418,6 @@ TEST_P(SharedVolumes, WhatIsToldToBeKeptIsKeptOnThePoolToo) {
       [&] { return must(a_->catalog().list_owner_changes("", 10)).empty(); }));
   EXPECT_EQ("block 2", a_.read("d/" + block_name(2)));
   EXPECT_EQ("block 3", b_.read("d/" + block_name(3)));
-}
-
-TEST_P(SharedVolumes, AnOwnerAndAModeHoldOnAllNodes) {
-  const InodeNumber d = a_->mkdir(kRootInode, "d", 0755);
-  a_->store_file(d, block_name(1), "block");
-  const InodeNumber f = a_->store_file(d, "f", "bytes");
-  ASSERT_TRUE(TestVolume::wait_for([&] {
-    return b_.read("d/" + block_name(1)) == "block" && b_.read("d/f") == "bytes" &&
-           must(a_->catalog().find_pool_copy(d)).has_value();
-  }));
-  put_on_pool("d/adopted", "theirs");
-  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.read("d/adopted") == "theirs"; }));
-  const auto inode_on_b = [&](const std::string& path) { return must(b_->resolve(path)); };
-  const auto has = [&](InodeNumber inode, std::uint32_t uid, std::uint32_t mode) {
-    const struct stat found = b_->stat_of(inode);
-    return found.st_uid == uid && found.st_gid == 1001U && (found.st_mode & 07777) == mode;
-  };
-  SetAttributes change;
-  change.uid = 1000;
-  change.gid = 1001;
-  change.mode = 0600;
-  const std::vector<std::string> paths = {"d", "d/f", "d/" + block_name(1), "d/adopted"};
-  for (const std::string& path : paths) {
-    // Nobody looks the name up in between: it reaches what is used already.
-    const InodeNumber there = inode_on_b(path);
-    ASSERT_TRUE(a_.finds(path));
-    must((*a_)->set_attributes(must(a_->resolve(path)), change, nullptr, TestVolume::kRoot));
-    EXPECT_TRUE(TestVolume::wait_for([&] { return has(there, 1000, 0600); })) << path;
-  }
-  // From there, too, and to who sees it for the first time.
-  change.uid = 2000;
-  must((*b_)->set_attributes(inode_on_b("d/f"), change, nullptr, TestVolume::kRoot));
-  EXPECT_TRUE(TestVolume::wait_for([&] { return a_->stat_of(f).st_uid == 2000U; }));
-  Server c(*place_, 3);
-  ASSERT_TRUE(TestVolume::wait_for([&] { return c.finds("d/f") && c.finds("d/adopted"); }));
-  EXPECT_EQ(2000U, c->stat_of(must(c->resolve("d/f"))).st_uid);
-  EXPECT_EQ(1000U, c->stat_of(must(c->resolve("d/adopted"))).st_uid);
-  EXPECT_EQ("theirs", c.read("d/adopted"));
-  EXPECT_EQ("block", c.read("d/" + block_name(1)));
-  EXPECT_EQ(0U, must(a_->catalog().list_owner_changes("", 10)).size());
-}
-
-// Each has given one of them, and neither has heard of the other.
-TEST_P(SharedVolumes, AnOwnerAndAModeOfTwoNodesBothHold) {
-  a_->store_file(kRootInode, block_name(1), "block");
-  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.read(block_name(1)) == "block"; }));
-  b_.stop();
-  SetAttributes mode;
-  mode.mode = 0600;
-  const InodeNumber on_a = must(a_->resolve(block_name(1)));
-  must((*a_)->set_attributes(on_a, mode, nullptr, TestVolume::kRoot));
-  ASSERT_TRUE(TestVolume::wait_for(
-      [&] { return must(a_->catalog().list_owner_changes("", 10)).empty(); }));
-  b_.run();
-  SetAttributes owner;
-  owner.uid = 7;
-  const InodeNumber on_b = must(b_->resolve(block_name(1)));
-  must((*b_)->set_attributes(on_b, owner, nullptr, TestVolume::kRoot));
-  const auto has_both = [](TestVolume& volume, InodeNumber inode) {
-    const struct stat found = volume.stat_of(inode);
-    return found.st_uid == 7 && (found.st_mode & 07777) == 0600;
-  };
-  // On the node that gave the last of them, nobody looks it up again.
-  EXPECT_TRUE(TestVolume::wait_for([&] { return has_both(*b_, on_b); }));
-  EXPECT_TRUE(TestVolume::wait_for([&] {
-    return a_.finds(block_name(1)) && has_both(*a_, must(a_->resolve(block_name(1))));
-  }));
-}
-
-TEST_P(SharedVolumes, AnOwnerThatWasMissedIsAskedFor) {
-  const InodeNumber d = a_->mkdir(kRootInode, "d", 0755);
-  const std::string block = "d/" + block_name(1);
-  a_->store_file(d, block_name(1), "block");
-  a_->store_file(d, "f", "bytes");
-  ASSERT_TRUE(TestVolume::wait_for([&] {
-    return b_.read(block) == "block" && b_.read("d/f") == "bytes" &&
-           must(a_->catalog().find_pool_copy(d)).has_value();
-  }));
-  b_.stop();
-  SetAttributes change;
-  change.mode = 0700;
-  for (const std::string& path : {std::string("d"), block, std::string("d/f")})
-    must((*a_)->set_attributes(must(a_->resolve(path)), change, nullptr, TestVolume::kRoot));
-  ASSERT_TRUE(TestVolume::wait_for(
-      [&] { return must(a_->catalog().list_owner_changes("", 10)).empty(); }));
-  b_.run();
-  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.is_joined(); }));
-  for (const std::string& path : {std::string("d"), block, std::string("d/f")})
-    EXPECT_TRUE(TestVolume::wait_for([&] {
-      return (b_->stat_of(must(b_->resolve(path))).st_mode & 07777) == 0700;
-    })) << path;
-}
-
-// Given while the pool is away, it holds when the file itself has gone from here meanwhile.
-TEST_P(SharedVolumes, AnOwnerOutlivesTheFileThatItWasGivenTo) {
-  const InodeNumber f = a_->store_file(kRootInode, block_name(1), "block");
-  ASSERT_TRUE(
-      TestVolume::wait_for([&] { return must(a_->catalog().find_pool_copy(f)).has_value(); }));
-  const PoolCopy copy = *must(a_->catalog().find_pool_copy(f));
-  ASSERT_TRUE(TestVolume::wait_for([&] { return a_.counts().to_publish == 0; }));
-  ASSERT_EQ(1U, must((*a_)->evict(block_name(1))).files);
-  Edit edit;
-  edit.put_owner_change(block_name(1),
-                        {.fileid = copy.fileid, .uid = 1000, .gid = 1001, .mode = 0600});
-  // Of another file that had the path.
-  edit.put_owner_change("g", {.fileid = copy.fileid + 1, .uid = 1, .gid = 1, .mode = 0777});
-  must(a_->catalog().commit(std::move(edit)));
-  ASSERT_TRUE(a_.finds(block_name(1)));
-  const struct stat found = a_->stat_of(must(a_->resolve(block_name(1))));
-  EXPECT_EQ(S_IFREG | 0600U, found.st_mode);
-  EXPECT_EQ(1000U, found.st_uid);
-  a_.stop();
-  a_.run();
-  EXPECT_TRUE(TestVolume::wait_for(
-      [&] { return must(a_->catalog().list_owner_changes("", 10)).empty(); }));
-  EXPECT_TRUE(TestVolume::wait_for([&] {
-    const Result<InodeNumber> there = b_->resolve(block_name(1));
-    return there.ok() && b_->stat_of(*there).st_uid == 1000U;
-  }));
-  EXPECT_EQ("block", b_.read(block_name(1)));
-}
-
-TEST_P(SharedVolumes, FilesOfOthersAreTakenOver) {
-  std::filesystem::create_directories(below("model/0"));
-  put_on_pool("model/0/" + block_name(1), "theirs");
-  std::filesystem::create_symlink("/etc/passwd", below("model/link"));
-  EXPECT_EQ("theirs", b_.read("model/0/" + block_name(1)));
-  const struct stat file = b_->stat_of(must(b_->resolve("model/0/" + block_name(1))));
-  EXPECT_EQ(S_IFREG | 0640U, file.st_mode);
-  EXPECT_EQ(7U, file.st_uid);
-  EXPECT_EQ(8U, file.st_gid);
-  EXPECT_EQ(S_IFDIR | 0750U, b_->stat_of(must(b_->resolve("model"))).st_mode);
-  EXPECT_EQ(kMissing, b_.read("model/link"));
-  EXPECT_EQ(kMissing, b_.read(".kvcachefs/pool"));
 }
 
 TEST_P(SharedVolumes, BlocksThatAreLookedUpCome) {
