@@ -10,7 +10,7 @@
 namespace kvcachefs::testing {
 namespace {
 
-constexpr auto kRoot = TestVolume::kRoot;
+const Caller& kRoot = TestVolume::kRoot;
 
 // One look of a flush that has begun with `since`.
 Flush look(TestVolume& volume, const std::string& path = "", const FlushPoint& since = {}) {
