@@ -1,8 +1,9 @@
-"""Computes for 2 ms every 20 ms and, given a directory, also writes and fsyncs a block there, until
-its standard input ends: kvmount.Beside measures with it what the machine gives to a process.
+"""Computes for 2 ms every 20 ms and, given a directory, also writes and fsyncs a block there,
+until its standard input ends: kvmount.Beside measures with it what the machine gives to a
+process.
 
-Prints JSON: `computed` (CPU seconds), `waited` (seconds that this computing took, the waiting for a
-CPU included) and `longest` (seconds of the slowest turn).
+Prints JSON: `computed` (CPU seconds), `waited` (seconds that this computing took, the waiting
+for a CPU included) and `longest` (seconds of the slowest turn).
 """
 
 import json
@@ -16,7 +17,7 @@ BLOCK = bytes(4096)
 
 
 def turn(path):
-    """(CPU seconds, seconds of the computing, seconds of the turn); None at the end of the input."""
+    """(CPU seconds, seconds that they took, seconds of the turn); None at the end of the input."""
     begin = time.monotonic()
     if select.select([0], [], [], PAUSE_S)[0]:
         return None
@@ -39,8 +40,8 @@ def main(directory):
     print("ready", flush=True)
     while (told := turn(path)) is not None:
         turns.append(told)
-    computed, waited, seconds = zip(*(turns or [(COMPUTE_S, COMPUTE_S, COMPUTE_S)]))
-    print(json.dumps({"computed": sum(computed), "waited": sum(waited), "longest": max(seconds)}))
+    computed, waited, took = zip(*(turns or [(COMPUTE_S, COMPUTE_S, COMPUTE_S)]))
+    print(json.dumps({"computed": sum(computed), "waited": sum(waited), "longest": max(took)}))
 
 
 if __name__ == "__main__":

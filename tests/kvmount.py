@@ -67,7 +67,8 @@ class MountError(Exception):
 
 
 class Late(AssertionError):
-    """A bound on time was exceeded. Wrong bytes, names, errnos and counts are plain AssertionErrors."""
+    """A bound on time was exceeded. Wrong bytes, names, errnos and counts are plain
+    AssertionErrors."""
 
 
 def seed():
@@ -100,17 +101,18 @@ def wait_until(condition, seconds, what):
 
 
 def check_time(taken, most, what, control=0.0, times=2):
-    """Raises Late when `what` took more than `most` seconds (six times as many under a sanitizer)
-    and more than `times` the seconds of `control`: of the like in the same run without the mount."""
+    """Raises Late when `what` took more than `most` seconds (six times as many under a
+    sanitizer) and more than `times` the seconds of `control`: of the like in the same run
+    without the mount."""
     limit = max(most * (SLOWNESS if SANITIZER else 1), times * control)
     if taken > limit:
         raise Late(f"{what}: {taken:.3f} s, at most {limit:.3f} s (control {control:.3f} s)")
 
 
 class Beside:
-    """Measures what the machine gives to a process beside the one under test while the `with` lasts:
-    of a CPU, and given a `directory` also of the disk below it (tests/beside.py). What was added is
-    judged at its end, by bounds that are scaled by that."""
+    """Measures what the machine gives to a process beside the one under test while the `with`
+    lasts: of a CPU, and given a `directory` also of the disk below it (tests/beside.py). What
+    was added is judged at its end, by bounds that are scaled by that."""
 
     MOST = 10  # A bound grows at most by this, so that a hang remains one.
 
@@ -119,7 +121,8 @@ class Beside:
         self._added = []
 
     def add(self, taken, most, what):
-        """`what` took so many seconds, and may take `most`; else the end of the `with` raises Late."""
+        """`what` took so many seconds, and may take `most`; else the end of the `with` raises
+        Late."""
         self._added.append((taken, most, what))
 
     def __enter__(self):
@@ -274,7 +277,8 @@ def run_as(function, *args, uid=0, gid=None, groups=(), seconds=60):
 
 
 def load_or_miss(load, *arguments):
-    """load(*arguments), or None for a miss: its name is not there. Any other errno is raised."""
+    """load(*arguments), or None for a miss: its name is not there. Any other errno is
+    raised."""
     try:
         return load(*arguments)
     except FileNotFoundError:
@@ -347,8 +351,8 @@ def rss_bytes(pid):
     raise MountError(f"process {pid} has no VmRSS")
 
 
-# Of the daemon's memory (Mount.memory), with what the allocator loses: an inode that is in memory
-# (at most 65,536 that nobody uses), and a name that is stored or was looked up.
+# Of the daemon's memory (Mount.memory), with what the allocator loses: an inode that is in
+# memory (at most 65,536 that nobody uses), and a name that is stored or was looked up.
 INODE_BYTES = 900
 NAME_BYTES = 150
 
@@ -356,12 +360,12 @@ Memory = collections.namedtuple("Memory", "bytes inodes")
 
 
 def check_memory(before, after, names, what, slack=4 << 20):
-    """The daemon's memory grew by no more than the inodes that are in memory now and `names` cost.
-    Sanitizers have a memory of their own: with them this is only printed."""
+    """The daemon's memory grew by no more than the inodes that are in memory now and `names`
+    cost. Sanitizers have a memory of their own: with them this is only printed."""
     inodes = max(after.inodes - before.inodes, 0)
     grown, most = after.bytes - before.bytes, INODE_BYTES * inodes + NAME_BYTES * names + slack
-    said = (f"{what}: memory grew from {before.bytes / (1 << 20):.1f} MiB by {grown / (1 << 20):.1f} of at most "
-            f"{most / (1 << 20):.1f}, with {names} names and {inodes} inodes more")
+    said = (f"{what}: memory grew from {before.bytes / 2**20:.1f} MiB by {grown / 2**20:.1f} of at "
+            f"most {most / 2**20:.1f}, with {names} names and {inodes} inodes more")
     print(said)
     assert SANITIZER or grown <= most, said
 
@@ -627,11 +631,11 @@ class Mount:
         return json.loads(done.stdout)
 
     def memory(self):
-        """Memory of the daemon but for what has a bound of its own: its database's memory and the
-        order of blocks."""
+        """Memory of the daemon but for what has a bound of its own: its database's memory and
+        the order of blocks."""
         counts = self.status()["counts"]
-        return Memory(rss_bytes(self.pid()) - counts["catalog_memory_bytes"] - counts["order_bytes"],
-                      counts["inodes_cached"])
+        bounded = counts["catalog_memory_bytes"] + counts["order_bytes"]
+        return Memory(rss_bytes(self.pid()) - bounded, counts["inodes_cached"])
 
     def cli(self, *words, seconds=60):
         """Runs `kvcachefs WORDS…`; the CompletedProcess has text in stdout and stderr."""

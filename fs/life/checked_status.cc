@@ -126,8 +126,8 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
         const Error error = backing.error();
         if (error.code != ENOENT) core.devices->failed(*inode.device, error.code);
         if (error.code != EBADMSG || record.nlink == 0) return error;
-        // Something else stands in its place, or the filesystem cannot read what it is: the file
-        // is damaged. One that is to be kept may come back by a check of that filesystem.
+        // Something else stands in its place, or the filesystem cannot read what it is: the
+        // file is damaged. One that is to be kept may come back by a check of that filesystem.
         lock.unlock();
         if (TRY(note_policy(core, inode)).policy >= FilePolicy::kKeep) return error;
         reason = DropReason::kDamaged;

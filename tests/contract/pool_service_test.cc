@@ -114,8 +114,8 @@ TEST_P(PoolServiceContract, NodesMeetAndHearOfChanges) {
     for (std::uint64_t hash = first; hash <= last; ++hash) {
       ASSERT_TRUE(comes_true([&] { return !b->misses().holds(hash, 0); })) << hash;
     }
-    // It doubts everything once it has met the other, and where the machine keeps either from its
-    // beats: never else.
+    // It doubts everything once it has met the other, and where the machine keeps either from
+    // its beats: never else.
     if (b.gaps() != gaps) {
       EXPECT_TRUE(round == 0 || pulse.lost() > 500ms) << "a gap in round " << round;
       continue;

@@ -13,10 +13,10 @@ _REMOUNT_S = 2  # The promise.
 
 
 def check_remount_time(seconds):
-    """Raises Late when a remount took longer than is promised on a machine that has a CPU for it;
-    with more that run than there are CPUs, longer by that ratio."""
-    kvmount.check_time(seconds, _REMOUNT_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)),
-                       "remount")
+    """Raises Late when a remount took longer than is promised on a machine that has a CPU for
+    it; with more that run than there are CPUs, longer by that ratio."""
+    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    kvmount.check_time(seconds, _REMOUNT_S * crowd, "remount")
 
 
 def count(full, normal, short):

@@ -165,8 +165,8 @@ def test_backing_file_replaced_by_a_symlink(stopped, tmp_path):
 
 
 def test_backing_file_taken_while_mounted(stopped):
-    """Missing behind the back of a running daemon: who has the file open reads its bytes, and so may
-    who opens it beside him; once the kernel has forgotten it, the name is a miss."""
+    """Missing behind the back of a running daemon: who has the file open reads its bytes, and
+    so may who opens it beside him; once the kernel has forgotten it, the name is a miss."""
     path = backing_file(stopped, BAD)
     stopped.start()
     with open(os.path.join(stopped.mnt, BAD), "rb") as file:
@@ -372,7 +372,8 @@ def test_mounted_filesystem_turns_read_only():
 
 @contextlib.contextmanager
 def state_on_its_own_disk():
-    """(the disk, a filled mount whose state directory is on it, while its files are elsewhere)."""
+    """(the disk, a filled mount whose state directory is on it, while its files are
+    elsewhere)."""
     with kvmount.LoopFs("ext4", 64 << 20, mkfs=["-m", "0"]) as disk:
         with kvmount.Mount("full-state", state=os.path.join(disk.path, "state"),
                            foreground=False) as mount:
@@ -395,8 +396,8 @@ def test_state_on_a_full_filesystem_is_refused():
 
 
 def test_the_filesystem_of_the_state_fills_up():
-    """A call that needs a new record fails with ENOSPC; all else goes on, and what was acknowledged
-    is there after a kill."""
+    """A call that needs a new record fails with ENOSPC; all else goes on, and what was
+    acknowledged is there after a kill."""
     with state_on_its_own_disk() as (disk, mount):
         fill_up(disk.path)
         made = []

@@ -1,7 +1,8 @@
 """The daemon dies at a chosen system call of a chosen step.
 
-A recording of each step tells which calls it makes and how often; (call, N) of it are then tried
-until so many as are wanted have killed. What must hold afterwards is what holds after any kill.
+A recording of each step tells which calls it makes and how often; (call, N) of it are then
+tried until so many as are wanted have killed. What must hold afterwards is what holds after any
+kill.
 """
 
 import os
@@ -66,8 +67,9 @@ def perform(root, log_path, state, operations):
 
 
 class Tries:
-    """Calls of a recording, until enough of them have killed. A step makes a call less often at one
-    time than at another: the first of that call is tried next, and then it is chosen no more."""
+    """Calls of a recording, until enough of them have killed. A step makes a call less often at
+    one time than at another: the first of that call is tried next, and then it is chosen no
+    more."""
 
     MOST = 4 * SAMPLES + 4
 

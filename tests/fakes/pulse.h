@@ -1,4 +1,5 @@
-// How long the machine kept a thread from running that wanted to: the control of a bound on time.
+// How long the machine kept a thread from running that wanted to: the control of a bound on
+// time.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +9,8 @@
 
 namespace kvcachefs::testing {
 
-// Sleeps for 5 ms, over and over, in a thread of its own while it lives. Less than a millisecond too
-// long is no loss.
+// Sleeps for 5 ms, over and over, in a thread of its own while it lives. Less than a
+// millisecond too long is no loss.
 class Pulse {
  public:
   using Clock = std::chrono::steady_clock;

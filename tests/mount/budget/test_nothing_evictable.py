@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 evicts nothing")
 
 BUDGET = 64 * MIB
 REFUSED = ("ENOSPC", "ENOENT")  # The rename of a failed store.
-LONGEST_S = 5  # Of any call, on a machine that has a CPU and a disk for it: liveness, not speed.
+LONGEST_S = 5  # Of any call, with a CPU and a disk to itself: liveness, not speed.
 
 
 class Calls:
@@ -75,8 +75,8 @@ def store(folder, name, size, sync=False):
 
 
 def fill(folder, most, size, sync):
-    """Stores until one fails: (names of those that did not, what came of the one that did, with the
-    longest call of all)."""
+    """Stores until one fails: (names of those that did not, what came of the one that did, with
+    the longest call of all)."""
     names, longest = [], ("", 0.0)
     for number in range(most // size):
         told = store(folder, f"{number:05}", size, sync)

@@ -135,8 +135,8 @@ def of_size(kind, size):
 
 @pytest.fixture(scope="module")
 def survivors(shared_mount):
-    """[(scenario class, directory, keys)] that are stored on this mount: of every runtime whose files
-    outlive it, and unscaled blocks."""
+    """[(scenario class, directory, keys)] that are stored on this mount: of every runtime whose
+    files outlive it, and unscaled blocks."""
     chosen = [(kind, f"{kind.name}-survival", KEYS) for kind in ALL if kind.lasting]
     if not kvmount.SANITIZER:
         chosen += [(of_size(kind, size), f"{kind.name}-real-survival", 2)
