@@ -32,11 +32,7 @@ LEASE_S = 10
 STORING_USER = 12345
 PRESS_SIZE = 64 * KIB
 SECONDS = 1800 if kvmount.FULL else 60
-# Caches of the database and of names, leases, and the program; then what a name costs that the
-# kernel knows, its place in the order included.
-MOST_RSS = 600 * MIB + 700 * NAMES
-# Listings are answered in pieces; what the kernel gets to know from them is in the line above.
-MOST_GROWTH = 32 * MIB + 100 * NAMES
+MOST_LISTING = 8 * MIB  # Listings are answered in pieces; with what the allocator loses.
 
 
 # ---- the tree ----------------------------------------------------------------------------------
@@ -156,8 +152,7 @@ Crawl = collections.namedtuple("Crawl", "lines leases")
 
 def crawl(mount, name, words):
     """Runs it to its end: what it printed, and the most leases that were held meanwhile."""
-    pid = mount.pid()
-    rss = [kvmount.rss_bytes(pid)]
+    memory = [mount.memory()]
     leases = []
     begin = time.monotonic()
     with tempfile.TemporaryFile(dir=mount.work) as output, tempfile.TemporaryFile() as errors:
@@ -167,7 +162,7 @@ def crawl(mount, name, words):
                 assert time.monotonic() < begin + SECONDS * kvmount.SLOWNESS, f"{name} hangs"
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(0.2)  # How often is looked: many times within a lease.
-                rss.append(kvmount.rss_bytes(pid))
+                memory.append(mount.memory())
                 leases.append(counts(mount)["leases"])
         finally:
             process.kill()
@@ -178,11 +173,10 @@ def crawl(mount, name, words):
         output.seek(0)
         lines = sum(line.endswith((b".bin\n", b".kv\n")) for line in output)
     status = counts(mount)
-    print(f"{name}: {lines} files listed in {seconds:.1f} s, at most {max(leases)} leases, RSS "
-          f"{rss[0] / MIB:.0f} MiB before, {rss[-1] / MIB:.0f} after, {max(rss) / MIB:.0f} "
-          f"highest, of it the order {status['order_bytes'] / MIB:.0f}, the database "
+    print(f"{name}: {lines} files listed in {seconds:.1f} s, at most {max(leases)} leases; the "
+          f"order takes {status['order_bytes'] / MIB:.0f} MiB, the database "
           f"{status['catalog_memory_bytes'] / MIB:.0f}")
-    assert max(rss) < MOST_RSS and max(rss) - rss[0] < MOST_GROWTH
+    kvmount.check_memory(memory[0], max(memory), lines, name, slack=MOST_LISTING)
     return Crawl(lines, max(leases))
 
 

@@ -32,9 +32,8 @@ LEAST_ROUNDS = 5
 STORED_ANEW = 10  # One of so many is not loaded but stored again.
 QUIET_USER, LOUD_USER = 1001, 1002
 SECONDS = 900 if kvmount.FULL else 120
-LONGEST_S = 30 * kvmount.SLOWNESS
-# Caches of the database and of names, leases, and the program; the order of names is counted apart.
-MOST_RSS = 600 * MIB
+MOST_RATIO, LONGEST_S = 3, 5  # With the noise: of the 99th percentile, and of any call.
+MISS_BYTES = 32  # Of memory that a name may cost that is not there.
 
 
 # ---- who uses it -------------------------------------------------------------------------------
@@ -183,11 +182,24 @@ def describe(name, used):
     print(text)
 
 
+Ratios = collections.namedtuple("Ratios", "loads stores")
+
+
 def ratios(name, before, after):
-    """Printed, not judged: with more processes than processors it is the scheduler's as much as ours."""
-    loads = at(after.loads, 99) / at(before.loads, 99)
-    puts = at(after.stores, 99) / at(before.stores, 99)
-    print(f"{name}: p99 of loads x {loads:.2f}, of stores x {puts:.2f}")
+    """By how much the 99th percentiles are longer."""
+    told = Ratios(at(after.loads, 99) / at(before.loads, 99),
+                  at(after.stores, 99) / at(before.stores, 99))
+    print(f"{name}: p99 of loads x {told.loads:.2f}, of stores x {told.stores:.2f}")
+    return told
+
+
+def judge(ours, controls):
+    """At most MOST_RATIO; where processes wait for CPUs and the disk, one and a half times what
+    programs that only compute, and the same noise on ext4, cost."""
+    for what in Ratios._fields:
+        most = max(MOST_RATIO, *(1.5 * getattr(one, what) for one in controls))
+        if getattr(ours, what) > most:
+            raise kvmount.Late(f"p99 of {what} x {getattr(ours, what):.2f}, at most {most:.2f}")
 
 
 # ---- the test ----------------------------------------------------------------------------------
@@ -235,8 +247,12 @@ def test_a_tenant_among_a_flood_and_a_nobody(limited, seed):
     describe("mount without noise", before)
     computing = beside_programs(mount.mnt, hot, seed)
     describe("mount beside programs that compute", computing)
+    memory = mount.memory()
     with watch.Sampler(lambda: kvmount.rss_bytes(mount.pid())) as rss:
         after, done = noisy(mount.mnt, hot, noise, seed)
+    kvmount.check_memory(memory, mount.memory(), len(noise), "the noise",
+                         slack=40 * MIB + MISS_BYTES * MISSES)
+    computing = [computing, beside_programs(mount.mnt, hot, seed)]
     counts = mount.status()["counts"]
     order = counts["order_bytes"]
     describe("mount with it", after)
@@ -251,8 +267,6 @@ def test_a_tenant_among_a_flood_and_a_nobody(limited, seed):
     assert dropped >= TIMES * LOUD_SHARE - BUDGET, "the flood was no flood"
     assert (before.misses, before.wrong, after.wrong) == (0, 0, 0)
     assert after.hits >= .99 * (after.hits + after.misses)
-    assert rss.highest < MOST_RSS + order
-    assert max(after.loads[-1], after.stores[-1]) < LONGEST_S
     quiet = of_status(mount, "quiet")
     print(f"  status: quiet has {quiet['used'] / MIB:.0f} MiB of {quiet['share'] / MIB:.0f}, "
           f"loud {of_status(mount, 'loud')['used'] / MIB:.0f} of {LOUD_SHARE / MIB:.0f}")
@@ -266,7 +280,11 @@ def test_a_tenant_among_a_flood_and_a_nobody(limited, seed):
     describe("ext4 without noise", plain_before)
     describe("ext4 with it", plain_after)
     assert (plain_after.misses, plain_after.wrong) == (0, 0), "the test's own fault"
-    ratios("mount with noise / without", before, after)
-    ratios("mount beside programs that compute / without", before, computing)
-    ratios("ext4 with noise / without", plain_before, plain_after)
     ratios("mount / ext4, both with noise", plain_after, after)
+    controls = [ratios("mount beside programs that compute / without", before, one)
+                for one in computing]
+    controls.append(ratios("ext4 with noise / without", plain_before, plain_after))
+    judge(ratios("mount with noise / without", before, after), controls)
+    for what in ("loads", "stores"):
+        kvmount.check_time(getattr(after, what)[-1], LONGEST_S, f"the longest of the {what}",
+                           getattr(plain_after, what)[-1], times=3)

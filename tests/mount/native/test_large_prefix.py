@@ -13,10 +13,12 @@ NAMES = 10_000_000 if kvmount.FULL else 100_000
 PROCESSES = 4
 LINKS = 60_000  # Of one file; a name is what counts here, and a link is the fastest way to one.
 MIB = 1 << 20
-# RocksDB's bounded caches, the inodes and dentries that are kept, and the program.
-MOST_RSS = 600 * MIB
 MOST_ORDER_BYTES = 64  # Of each name, for the order of blocks.
-MOST_GROWTH = 32 * MIB
+# However many names there are: the program, and what a start leaves behind (25 MiB without
+# names).
+MOST_AT_START = 48 * MIB
+# A listing knows no inode and needs a batch of names: 4 MiB, and what the allocator loses.
+MOST_GROWTH = 8 * MIB
 
 
 def name_of(index):
@@ -54,7 +56,7 @@ def test_memory_is_bounded_and_a_listing_streams(mounts):
     kvmount.wait_until(lambda: mount.status()["counts"]["blocks"] >= NAMES, 600, "the order")
     restored_s = time.monotonic() - begin
     pid = mount.pid()
-    before = kvmount.rss_bytes(pid)
+    before = mount.memory()
     begin = time.monotonic()
     count, mixed, first_s = 0, 0, None
     with os.scandir(f"{mount.mnt}/prefix") as entries:
@@ -64,20 +66,19 @@ def test_memory_is_bounded_and_a_listing_streams(mounts):
             count += 1
             mixed ^= int(entry.name, 16)
     listed_s = time.monotonic() - begin
-    after = kvmount.rss_bytes(pid)
+    after = mount.memory()
     order = mount.status()["counts"]["order_bytes"]
     print(f"{NAMES} names: made in {made_s:.1f} s, remounted in {started_s:.1f} s, their order known after "
           f"{restored_s:.1f} s, first listed after {first_s * 1e3:.1f} ms, all after {listed_s:.1f} s, "
-          f"RSS {before / MIB:.0f} MiB, after the listing {after / MIB:.0f} MiB, of it the order "
-          f"{order / MIB:.0f} MiB")
+          f"memory without order and database {before.bytes / MIB:.1f} MiB, after the listing "
+          f"{after.bytes / MIB:.1f} MiB; the order {order / MIB:.0f} MiB")
     assert count == NAMES
     for index in range(NAMES):
         mixed ^= int(name_of(index), 16)
     assert mixed == 0, "a name was listed twice, or one that nobody made"
     assert first_s < 1 * kvmount.SLOWNESS
     assert order <= MOST_ORDER_BYTES * NAMES + 2 * MIB
-    assert after < MOST_RSS + order
-    # The block cache of the database fills; the listing itself needs a batch of names.
-    assert after - before < MOST_GROWTH + 256 * MIB * (1 if kvmount.FULL else 0)
+    assert before.bytes < MOST_AT_START
+    assert after.bytes - before.bytes < MOST_GROWTH
     with open(f"{mount.mnt}/prefix/{name_of(NAMES - 1)}", "rb") as file:
         assert file.read() == b"%d" % ((NAMES - 1) // LINKS)
