@@ -231,6 +231,7 @@ def on_ext4(hot, noise, seed):
     return before, after
 
 
+@pytest.mark.alone
 @pytest.mark.limit(1800 if kvmount.FULL else 200)
 def test_a_tenant_among_a_flood_and_a_nobody(limited, seed):
     mount = limited(size=BUDGET, disk=DISK, options=["--lease", "1s"], exact=True)

@@ -65,6 +65,7 @@ class Held(watch.Looks):
         return round(statistics.mean(self._samples))
 
 
+@pytest.mark.alone  # Its engines think in real time.
 @pytest.mark.limit(2400 if kvmount.FULL else 200)
 @pytest.mark.parametrize("runtime,percent,speed", CASES)
 def test_a_mount_finds_what_the_policy_finds(limited, seed, runtime, percent, speed):

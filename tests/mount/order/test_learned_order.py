@@ -27,6 +27,7 @@ REAL_PACE = 16
 REQUESTS = 3000 if kvmount.FULL else 1500  # Of fewer, chains and what is learned are too short.
 
 
+@pytest.mark.alone  # Its engines think in real time.
 @pytest.mark.limit(1500 if kvmount.FULL else 150)
 @pytest.mark.skipif(kvmount.PLAIN, reason="ext4 learns nothing")
 @pytest.mark.parametrize("runtime,in_flight", CASES)
