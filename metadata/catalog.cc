@@ -111,6 +111,17 @@ Result<DirEntry> decode_listing(std::uint64_t cookie, std::string_view value) {
   return entry;
 }
 
+Result<std::optional<LeftRows>> decode_left_rows(std::string_view value) {
+  if (value.empty()) return std::optional<LeftRows>{};
+  wire::Reader in(value);
+  LeftRows left;
+  left.parent = in.take<InodeNumber>();
+  left.hash = in.take_bytes(in.take<std::uint8_t>());
+  left.name = in.take_rest();
+  if (!in.ok() || left.name.empty()) return fail(EBADMSG, "orphan record");
+  return std::optional<LeftRows>{std::move(left)};
+}
+
 void Edit::put_inode(InodeNumber number, const InodeRecord& record) {
   batch_.put(Table::kInodes, keys::number(number), encode(record));
 }
@@ -441,14 +452,7 @@ Result<std::vector<InodeNumber>> Catalog::list_orphan_inodes(InodeNumber after,
 Result<std::optional<LeftRows>> Catalog::find_left_rows(InodeNumber number) {
   const std::optional<std::string> value =
       TRY(store_->get(Table::kOrphans, keys::lettered(keys::kOrphanInode, number)));
-  if (!value || value->empty()) return std::optional<LeftRows>{};
-  wire::Reader in(*value);
-  LeftRows left;
-  left.parent = in.take<InodeNumber>();
-  left.hash = in.take_bytes(in.take<std::uint8_t>());
-  left.name = in.take_rest();
-  if (!in.ok() || left.name.empty()) return fail(EBADMSG, "orphan record");
-  return std::optional<LeftRows>{std::move(left)};
+  return decode_left_rows(value ? std::string_view(*value) : std::string_view{});
 }
 
 Result<std::vector<OrphanObject>> Catalog::list_orphan_objects(ObjectId after,

@@ -307,5 +307,7 @@ class Catalog {
 // The value of a row of the listings' table, whose key ends in `cookie`; for fsck. Error:
 // EBADMSG.
 Result<DirEntry> decode_listing(std::uint64_t cookie, std::string_view value);
+// The value of an orphan inode's row, for fsck. nullopt: it has left nothing. Error: EBADMSG.
+Result<std::optional<LeftRows>> decode_left_rows(std::string_view value);
 
 }  // namespace kvcachefs

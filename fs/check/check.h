@@ -121,6 +121,10 @@ class Check {
   // Whether one of the inode's names has this number.
   Result<std::set<std::string>> prefix_keys_left();
   Result<bool> has_name(InodeNumber inode, std::uint64_t block);
+  // Whether the database has given the number, to an inode, an object or a place in a listing.
+  [[nodiscard]] bool is_given(std::uint64_t number) const noexcept {
+    return number != 0 && number < next_id_;
+  }
   // The device that holds the object's backing file, if one does.
   std::optional<std::uint32_t> device_with(ObjectId object);
 
@@ -141,6 +145,8 @@ class Check {
   ObjectId cut_before_ =
       0;  // the machine's crash may have left anything of those below: the next start judges it
   bool blocks_behind_ = false;  // names are still to be read for blocks
+  bool name_was_dropped_ = false;
+  bool directory_waits_ = false;  // for its record, which comes with its own name
   std::uint64_t next_id_ = 0;
   std::optional<InodeNumber> lost_and_found_;
 };

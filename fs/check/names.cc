@@ -25,7 +25,13 @@ bool is_dirent_type(std::uint8_t type) {
 Result<void> Check::check_names() {
   TRY(check_listings());
   TRY(check_back_references());
-  return check_dentries();
+  // A name that was dropped may be the one that a directory without a record waited for.
+  do {
+    name_was_dropped_ = false;
+    directory_waits_ = false;
+    TRY(check_dentries());
+  } while (name_was_dropped_ && directory_waits_);
+  return {};
 }
 
 Result<void> Check::check_listings() {
@@ -82,10 +88,18 @@ Result<void> Check::check_dentries() {
 
 Result<void> Check::check_dentry(InodeNumber parent, std::string_view name,
                                  const DentryRecord& dentry) {
-  const auto drop = [&](const std::string& why) {
+  const std::optional<std::string> listed =
+      TRY(setup_.store.get(Table::kListings, keys::listing(parent, dentry.cookie)));
+  const Result<DirEntry> entry = decode_listing(dentry.cookie, listed.value_or(""));
+  const bool is_listed = entry.ok() && entry->name == name && entry->inode == dentry.inode;
+  const auto drop = [&](const std::string& why) -> Result<void> {
     problem(kRemove, named(parent, name) + " " + why);
+    name_was_dropped_ = true;
+    DentryRecord gone = dentry;
+    // The place is another name's, which keeps it.
+    if (entry.ok() && !is_listed) gone.cookie = TRY(new_id());
     Edit edit;
-    edit.remove_dentry(parent, name, dentry);
+    edit.remove_dentry(parent, name, gone);
     return commit(std::move(edit));
   };
   if (!check_name(name).ok()) return drop("is no name that a user can have given");
@@ -94,13 +108,14 @@ Result<void> Check::check_dentry(InodeNumber parent, std::string_view name,
   if (directory && !S_ISDIR(directory->mode))
     return drop("is in something else than a directory");
   // A directory whose own name comes later in this walk gets its record there.
-  if (adrift && TRY(setup_.catalog.list_links(parent, 1)).empty())
+  if (adrift && (!is_given(parent) || TRY(setup_.catalog.list_links(parent, 1)).empty()))
     return drop("is in a directory that does not exist");
+  directory_waits_ = directory_waits_ || adrift;
   if (dentry.inode == kRootInode) return drop("leads to the root directory");
 
   std::optional<InodeRecord> inode = TRY(setup_.catalog.find_inode(dentry.inode));
   if (!inode) {
-    if (dentry.type != DT_DIR)
+    if (dentry.type != DT_DIR || !is_given(dentry.inode))
       return drop(fmt::format("leads to inode {}, which does not exist", dentry.inode));
     // What hangs below must not be lost with it.
     problem(kMakeAnew, fmt::format("{} leads to directory {}, which has no record",
@@ -116,17 +131,14 @@ Result<void> Check::check_dentry(InodeNumber parent, std::string_view name,
   DentryRecord right = dentry;
   right.type = static_cast<std::uint8_t>(IFTODT(inode->mode));
   const char* wrong = nullptr;
-  const std::optional<std::string> listed =
-      TRY(setup_.store.get(Table::kListings, keys::listing(parent, dentry.cookie)));
-  const Result<DirEntry> entry = decode_listing(dentry.cookie, listed.value_or(""));
+  // Another name's place, or one that no directory has: this name gets a new one.
+  if (entry.ok() ? !is_listed : !is_given(dentry.cookie)) right.cookie = TRY(new_id());
   if (right.type != dentry.type) {
     wrong = "says a wrong type";
   } else if (!entry.ok()) {
     wrong = "is not in its directory's listing";
-  } else if (entry->name != name || entry->inode != dentry.inode) {
-    // Another name's place: this one gets a new one.
+  } else if (!is_listed) {
     wrong = "has the place of another in its directory's listing";
-    right.cookie = TRY(new_id());
   } else if (!TRY(has_row(Table::kBackReferences,
                           keys::back_reference(dentry.inode, parent, name)))) {
     wrong = "has no back reference";

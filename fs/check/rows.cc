@@ -83,8 +83,7 @@ Result<void> Check::check_rows() {
       [](std::string_view key, std::string_view) { return keys::to_number(key).has_value(); }));
   TRY(check_keys(Table::kOrphans, "orphan", [](std::string_view key, std::string_view value) {
     if (!keys::to_lettered(key)) return false;
-    if (key.front() == keys::kOrphanInode)
-      return value.empty() || value.size() > sizeof(InodeNumber) + 1;
+    if (key.front() == keys::kOrphanInode) return decode_left_rows(value).ok();
     return key.front() == keys::kOrphanObject && value.size() == sizeof(std::uint32_t);
   }));
   TRY(check_keys(Table::kPoolCopies, "pool copy",

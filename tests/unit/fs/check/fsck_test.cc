@@ -272,6 +272,43 @@ TEST_F(Fsck, RemovesANameThatIsNone) {
   expect_found_and_mended("is no name that a user can have given", 2);
 }
 
+// A record made for such a directory would be beyond the given numbers at the next check.
+TEST_F(Fsck, RemovesANameOfADirectoryThatWasNeverGivenItsNumber) {
+  edit([&](Catalog& catalog, Edit& change) {
+    for (const InodeNumber number : {InodeNumber{0}, InodeNumber{1} << 40})
+      change.put_dentry(dir_, "ghost " + std::to_string(number),
+                        {.inode = number, .type = DT_DIR, .cookie = must(catalog.next_id())});
+  });
+  expect_found_and_mended("leads to inode 0, which does not exist", 2);
+}
+
+TEST_F(Fsck, GivesANameAPlaceThatADirectoryHas) {
+  DentryRecord dentry = dentry_of(dir_, "bad");
+  remove_row(Table::kListings, keys::listing(dir_, dentry.cookie));
+  dentry.cookie = std::uint64_t{1} << 40;
+  put_row(Table::kDentries, keys::named(dir_, "bad"), encode(dentry));
+  expect_found_and_mended("is not in its directory's listing");
+}
+
+TEST_F(Fsck, LeavesThePlaceOfAnotherNameWhenItDropsOne) {
+  DentryRecord dentry = dentry_of(dir_, "bad");
+  dentry.inode = 55'555;
+  put_row(Table::kDentries, keys::named(dir_, "ghost"), encode(dentry));
+  expect_found_and_mended("leads to inode 55555, which does not exist");
+}
+
+// Its directory waited for a name that is no directory's.
+TEST_F(Fsck, RemovesANameInADirectoryWhoseOwnNameGoes) {
+  const InodeNumber lost = record_of(good_).object;
+  edit([&](Catalog& catalog, Edit& change) {
+    change.put_dentry(lost, "ghost",
+                      {.inode = good_, .type = DT_REG, .cookie = must(catalog.next_id())});
+    change.put_dentry(dir_, "lost",
+                      {.inode = lost, .type = DT_REG, .cookie = must(catalog.next_id())});
+  });
+  expect_found_and_mended("is in a directory that does not exist", 2);
+}
+
 // ---- inodes ----
 
 TEST_F(Fsck, CorrectsLinkCounts) {
@@ -388,6 +425,13 @@ TEST_F(Fsck, CorrectsOrphans) {
   });
   expect_found_and_mended("has a name and is an orphan", 4);
   EXPECT_EQ("bad bytes", must(volume_.read_path("dir/bad")));
+}
+
+TEST_F(Fsck, RemovesAnOrphanWhoseRecordDoesNotRead) {
+  // The hash is longer than the record.
+  put_row(Table::kOrphans, keys::lettered(keys::kOrphanInode, 33'333),
+          std::string(8, '\0') + "\x40short");
+  expect_found_and_mended("does not read");
 }
 
 TEST_F(Fsck, FindsANamelessInodeThatIsNoOrphan) {
