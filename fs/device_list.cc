@@ -71,21 +71,36 @@ Result<std::string> read_all(int fd) {
 
 }  // namespace
 
+std::string encode_device_list(const std::vector<std::string>& paths) {
+  std::string text;
+  for (const std::string& path : paths) text += escape(path) + "\n";
+  return text;
+}
+
+Result<std::vector<std::string>> decode_device_list(std::string_view text) {
+  std::vector<std::string> paths;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) return fail(EBADMSG, "device list: last line");
+    paths.push_back(TRY(unescape(text.substr(0, end))));
+    text.remove_prefix(end + 1);
+  }
+  return paths;
+}
+
 Result<void> write_device_list(const std::string& state,
                                const std::vector<std::string>& paths) {
-  std::string text;
+  std::vector<std::string> real_paths;
   for (const std::string& path : paths) {
     const std::unique_ptr<char, void (*)(void*)> real(::realpath(path.c_str(), nullptr),
                                                       ::free);
     if (!real) return fail_errno("device list: a device's path");
-    text += escape(real.get()) + "\n";
+    real_paths.emplace_back(real.get());
   }
   if (const Result<std::vector<std::string>> standing = read_device_list(state);
-      standing.ok()) {
-    std::string same;
-    for (const std::string& path : *standing) same += escape(path) + "\n";
-    if (same == text) return {};
-  }
+      standing.ok() && *standing == real_paths)
+    return {};
+  const std::string text = encode_device_list(real_paths);
   const std::string temporary = list_path(state) + ".new";
   const UniqueFd file(
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -103,16 +118,7 @@ Result<std::vector<std::string>> read_device_list(const std::string& state) {
   const UniqueFd file(
       ::open(list_path(state).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file) return fail_errno("device list: open");
-  const std::string text = TRY(read_all(file.get()));
-  std::vector<std::string> paths;
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const std::size_t end = rest.find('\n');
-    if (end == std::string_view::npos) return fail(EBADMSG, "device list: last line");
-    paths.push_back(TRY(unescape(rest.substr(0, end))));
-    rest.remove_prefix(end + 1);
-  }
-  return paths;
+  return decode_device_list(TRY(read_all(file.get())));
 }
 
 }  // namespace kvcachefs

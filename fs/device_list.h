@@ -9,11 +9,16 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/base/result.h"
 
 namespace kvcachefs {
+
+[[nodiscard]] std::string encode_device_list(const std::vector<std::string>& paths);
+// Errors: EBADMSG (not such a list).
+Result<std::vector<std::string>> decode_device_list(std::string_view text);
 
 // Replaces the list, durably. The caller holds the state directory's lock. Errors: ENOENT (a
 // path does not exist), EACCES, ENOSPC, EROFS, EIO.
