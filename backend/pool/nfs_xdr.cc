@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 
@@ -57,6 +58,14 @@ bool has_counted(const ZDR& xdr, std::uint32_t most) noexcept {
   std::size_t after = 0;
   return peek(xdr, length, after) && length <= most &&
          (std::size_t{length} + kUnit - 1) / kUnit * kUnit <= after;
+}
+
+// Whether the number that comes next needs no more bits than the largest constant of its enumeration: reading another one
+// is undefined in C++ ([dcl.enum]).
+bool has_constant(const ZDR& xdr, std::uint32_t largest) noexcept {
+  std::uint32_t number = 0;
+  std::size_t after = 0;
+  return peek(xdr, number, after) && number < std::bit_ceil(largest + 1);
 }
 
 // libnfs does not align what it allocates for lists.
@@ -133,6 +142,30 @@ bool_t libnfs_zdr_pointer(ZDR* xdr, char** item, std::uint32_t size, zdrproc_t d
   const bool_t decoded = own(xdr, item, size, decode);
   --nested;
   return decoded;
+}
+
+std::uint32_t zdr_nfsstat3(ZDR* xdr, nfsstat3* status) {
+  static const auto own = next<decltype(&zdr_nfsstat3)>("zdr_nfsstat3");
+  if (is_read(*xdr) && !has_constant(*xdr, NFS3ERR_JUKEBOX)) return FALSE;
+  return own(xdr, status);
+}
+
+std::uint32_t zdr_mountstat3(ZDR* xdr, mountstat3* status) {
+  static const auto own = next<decltype(&zdr_mountstat3)>("zdr_mountstat3");
+  if (is_read(*xdr) && !has_constant(*xdr, MNT3ERR_SERVERFAULT)) return FALSE;
+  return own(xdr, status);
+}
+
+std::uint32_t zdr_ftype3(ZDR* xdr, ftype3* type) {
+  static const auto own = next<decltype(&zdr_ftype3)>("zdr_ftype3");
+  if (is_read(*xdr) && !has_constant(*xdr, NF3FIFO)) return FALSE;
+  return own(xdr, type);
+}
+
+std::uint32_t zdr_stable_how(ZDR* xdr, stable_how* how) {
+  static const auto own = next<decltype(&zdr_stable_how)>("zdr_stable_how");
+  if (is_read(*xdr) && !has_constant(*xdr, FILE_SYNC)) return FALSE;
+  return own(xdr, how);
 }
 
 }  // extern "C"

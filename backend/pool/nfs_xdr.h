@@ -3,8 +3,8 @@
 // libnfs 4.0.0 (lib/libnfs-zdr.c) believes the lengths in an answer: one that is made up has it write through a pointer
 // that nobody set, copy from behind the answer, or use up the stack. Its decoders call each other as any program may
 // call them, through symbols that the executable can define, too; nfs_xdr.cc has those of <nfsc/libnfs-zdr.h> that read
-// lengths, which look at them first (RFC 4506) and then call libnfs's own. An answer that does not hold is none: libnfs
-// ends the connection.
+// lengths, and those that read enumerations. They look at the number first (RFC 4506) and then call libnfs's own. An
+// answer that does not hold is none: libnfs ends the connection.
 //
 // It works for the shared library that Debian ships; the unit test says whether it does for the one at hand.
 #pragma once

@@ -64,6 +64,21 @@ TEST(NfsXdr, LengthsThatDoNotHoldAreRefused) {
   EXPECT_FALSE(decodes(std::string(), zdr_nfs_fh3, &handle));
 }
 
+// Reading a value of an enumeration that needs more bits than its constants is undefined.
+TEST(NfsXdr, NumbersThatAnEnumerationCannotHoldAreRefused) {
+  const auto expect_most = [](std::uint32_t most, auto decode, auto out) {
+    for (const std::uint32_t number : {most, most + 1, 0xffffffffu}) {
+      std::string bytes;
+      put(bytes, number);
+      EXPECT_EQ(number == most, decodes(bytes, decode, &out)) << number;
+    }
+  };
+  expect_most(0x3fff, zdr_nfsstat3, nfsstat3{});  // NFS3ERR_JUKEBOX is 10008
+  expect_most(0x3fff, zdr_mountstat3, mountstat3{});
+  expect_most(7, zdr_ftype3, ftype3{});
+  expect_most(3, zdr_stable_how, stable_how{});
+}
+
 TEST(NfsXdr, AListingWithoutEndIsRefused) {
   std::string bytes;
   put(bytes, NFS3_OK);
