@@ -23,11 +23,13 @@ import contextlib
 import errno
 import fcntl
 import json
+import lzma
 import os
 import pickle
 import random
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -684,9 +686,10 @@ class LoopFs:
 
     SMALLEST_XFS = 300 << 20
 
-    def __init__(self, kind="ext4", size=512 << 20, options="", mkfs=(), direct=False):
+    def __init__(self, kind="ext4", size=512 << 20, options="", mkfs=(), direct=False, content=None):
         self.kind, self.options, self.mkfs = kind, options, list(mkfs)
         self.size = max(size, self.SMALLEST_XFS) if kind == "xfs" else size
+        self.content = content  # A filesystem that is there already: its image, compressed by xz.
         self.direct = direct  # Past the page cache, which keeps everything twice otherwise.
         self.work = None
 
@@ -697,16 +700,26 @@ class LoopFs:
         self.path = os.path.join(self.work, "disk")
         os.mkdir(self.path)
         try:
-            with open(self.image, "wb") as image:
-                image.truncate(self.size)
-            quiet = ["-q", "-F"] if self.kind == "ext4" else ["-q"]
-            subprocess.run([f"mkfs.{self.kind}", *quiet, *self.mkfs, self.image], check=True,
-                           capture_output=True, timeout=120)
+            if self.content:
+                self._unpack()
+            else:
+                self._make()
             self.mount()
         except BaseException:
             self.__exit__(None, None, None)
             raise
         return self
+
+    def _make(self):
+        with open(self.image, "wb") as image:
+            image.truncate(self.size)
+        quiet = ["-q", "-F"] if self.kind == "ext4" else ["-q"]
+        subprocess.run([f"mkfs.{self.kind}", *quiet, *self.mkfs, self.image], check=True,
+                       capture_output=True, timeout=120)
+
+    def _unpack(self):
+        with lzma.open(self.content) as packed, open(self.image, "wb") as image:
+            shutil.copyfileobj(packed, image, 1 << 20)
 
     def mount(self):
         options = "loop" + ("," + self.options if self.options else "")
