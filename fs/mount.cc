@@ -334,6 +334,7 @@ StatusReport Mount::report() {
   out.mountpoint = config_.mountpoint;
   out.state = config_.state;
   out.uptime_s = static_cast<double>(now - started_) / kNanosPerSecond;
+  out.lease_s = std::chrono::duration<double>(config_.lease).count();
   out.read_only = config_.kernel.read_only;
   struct statvfs space {};
   if (::statvfs(config_.state.c_str(), &space) == 0)

@@ -377,8 +377,10 @@ void add_counts(std::string& out, const json& status) {
     out += fmt::format("  orphans     {} of processes that have ended: go first\n",
                        format_size(orphans));
   if (const std::uint64_t leased = count_of(counts, "leased_bytes"); leased > 0)
-    out += fmt::format("  leases      {} stay for now: looked up or opened a moment ago\n",
-                       format_size(leased));
+    out += fmt::format(
+        "  leases      {} stay for now: looked up or opened {}\n", format_size(leased),
+        status.contains("lease_s") ? "in the last " + seconds_text(number_of(status, "lease_s"))
+                                   : "a moment ago");
   if (const std::uint64_t early = count_of(counts, "leases_ended_early"); early > 0) {
     out += fmt::format("  leases      {} ended early: too much was looked up at once\n",
                        grouped(early));
@@ -607,6 +609,7 @@ std::string status_json(const StatusReport& report) {
       {"state", report.state},
       {"state_free", or_null(report.state_free)},
       {"uptime_s", report.uptime_s},
+      {"lease_s", report.lease_s},
       {"read_only", report.read_only},
       {"phase", report.phase},
       {"data_path", {{"mode", report.data_path}, {"why", report.data_path_why}}},

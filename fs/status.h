@@ -50,6 +50,7 @@ struct StatusReport {
   std::optional<std::uint64_t> state_free =
       {};  // bytes on its filesystem; absent: it does not answer
   double uptime_s = 0;
+  double lease_s = 0;
   bool read_only = false;
   std::string phase;      // serving, or stopping
   std::string data_path;  // passthrough, daemon

@@ -15,6 +15,7 @@ StatusReport sample() {
   report.mountpoint = "/mnt/kv";
   report.state = "/nvme/state";
   report.uptime_s = 90;
+  report.lease_s = 60;
   report.phase = "serving";
   report.data_path = "passthrough";
   report.data_path_why = "the kernel reads the files";
@@ -40,6 +41,20 @@ StatusReport sample() {
   return report;
 }
 
+TEST(Status, TextSaysHowLongLeasesLast) {
+  StatusReport report = sample();
+  report.counts.leased_bytes = 4096;
+  const auto text = status_text(status_json(report));
+  ASSERT_TRUE(text);
+  EXPECT_NE(std::string::npos, text->find("looked up or opened in the last 1 min 0 s")) << *text;
+  // A daemon of another version may not say it.
+  json older = json::parse(status_json(report));
+  older.erase("lease_s");
+  const auto without = status_text(older.dump());
+  ASSERT_TRUE(without);
+  EXPECT_NE(std::string::npos, without->find("looked up or opened a moment ago")) << *without;
+}
+
 TEST(Status, JsonHasTheKeysOfItsContract) {
   const json status = json::parse(status_json(sample()));
   for (const char* key :
@@ -49,6 +64,7 @@ TEST(Status, JsonHasTheKeysOfItsContract) {
   }
   EXPECT_EQ("passthrough", status["data_path"]["mode"]);
   EXPECT_EQ(0.75, status["hit_ratio"]);
+  EXPECT_EQ(60, status["lease_s"]);
   EXPECT_EQ(3, status["lookups"]["hit"]);
   EXPECT_EQ(1'000'000'000, status["tiers"][0]["capacity"]);
   EXPECT_EQ(1234567, status["operations"]["lookup"]["count"]);
