@@ -19,6 +19,7 @@
 #include <tuple>
 #include <vector>
 
+#include "backend/base/dir_stream.h"
 #include "backend/base/file_lock.h"
 #include "backend/base/proc_status.h"
 #include "backend/superblock.h"
@@ -80,11 +81,6 @@ std::array<char, 3> subdirectory_name(unsigned subdirectory) noexcept {
   put_hex(name.data(), subdirectory, 2);
   return name;
 }
-
-struct CloseDir {
-  void operator()(DIR* dir) const noexcept { ::closedir(dir); }
-};
-using DirStream = std::unique_ptr<DIR, CloseDir>;
 
 DirStream open_stream(int parent, const char* name) noexcept {
   const int fd = ::openat(parent, name, kDirFlags);

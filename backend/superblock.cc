@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kMagic = "kvcachefs device\n";
 
-std::uint32_t checksum(std::string_view text) noexcept {
+std::uint32_t checksum_of(std::string_view text) noexcept {
   return crc32c(0, std::as_bytes(std::span(text)));
 }
 
@@ -35,7 +35,7 @@ std::string encode_superblock(const Superblock& superblock) {
   std::string text =
       fmt::format("{}format {}\ndevice {}\ncatalog {}\n", kMagic, kDeviceFormat,
                   format_uuid(superblock.device), format_uuid(superblock.catalog));
-  text += fmt::format("crc32c {:08x}\n", checksum(text));
+  text += fmt::format("crc32c {:08x}\n", checksum_of(text));
   return text;
 }
 
@@ -62,7 +62,7 @@ Result<Superblock> decode_superblock(std::string_view text) {
   if (!device || !catalog || !crc || !text.empty()) {
     return fail(EBADMSG, "superblock: lines missing");
   }
-  if (*crc != fmt::format("{:08x}", checksum(whole.substr(0, summed)))) {
+  if (*crc != fmt::format("{:08x}", checksum_of(whole.substr(0, summed)))) {
     return fail(EBADMSG, "superblock: checksum");
   }
   const std::optional<Uuid> device_uuid = parse_uuid(*device);

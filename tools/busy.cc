@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "backend/base/clock.h"
+#include "backend/base/dir_stream.h"
 #include "fs/mount_table.h"
 
 namespace kvcachefs {
@@ -23,11 +24,6 @@ namespace {
 
 constexpr std::size_t kMaxProcesses = 32;
 constexpr std::int64_t kPatience = 5 * kNanosPerSecond;
-
-struct CloseDir {
-  void operator()(DIR* dir) const noexcept { ::closedir(dir); }
-};
-using Directory = std::unique_ptr<DIR, CloseDir>;
 
 // The device behind a link in /proc, from what the kernel knows by itself: the mount is not
 // asked.
@@ -47,7 +43,7 @@ std::string read_text(const std::string& path) {
 }
 
 bool has_open_file(const std::string& process, dev_t device, std::int64_t deadline) {
-  const Directory descriptors{::opendir((process + "/fd").c_str())};
+  const DirStream descriptors{::opendir((process + "/fd").c_str())};
   if (!descriptors) return false;
   while (const dirent* entry = ::readdir(descriptors.get())) {
     if (entry->d_name[0] == '.') continue;
@@ -70,7 +66,7 @@ class Search {
       : device_(device), own_namespace_(link_target("/proc/self/ns/mnt")) {}
 
   std::vector<BusyProcess> run() {
-    const Directory processes{::opendir("/proc")};
+    const DirStream processes{::opendir("/proc")};
     if (!processes) return {};
     while (const dirent* entry = ::readdir(processes.get())) {
       const std::string_view name = entry->d_name;

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/base/dir_stream.h"
 #include "backend/base/unique_fd.h"
 #include "backend/pool/pool_path.h"
 
@@ -127,10 +128,6 @@ class DirFile : public PoolFile {
 };
 
 DirFile& dir_file(PoolFile& file) noexcept { return static_cast<DirFile&>(file); }
-
-struct CloseDir {
-  void operator()(DIR* dir) const noexcept { ::closedir(dir); }
-};
 
 class DirSession : public PoolSession {
   static constexpr int kDirectory = O_PATH | O_DIRECTORY | O_NOFOLLOW;
@@ -363,7 +360,7 @@ class DirSession : public PoolSession {
                     Deadline deadline) {
     UniqueFd fd = TRY(open_beneath(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
     if (remembers_) static_cast<void>(ask_server(fd.get()));
-    const std::unique_ptr<DIR, CloseDir> stream(::fdopendir(fd.get()));
+    const DirStream stream(::fdopendir(fd.get()));
     if (stream == nullptr) return fail_errno("pool: open a directory");
     static_cast<void>(fd.release());
     while (true) {

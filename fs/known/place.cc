@@ -8,7 +8,7 @@
 namespace kvcachefs {
 namespace {
 
-constexpr std::size_t kLongestPath = 4096;
+constexpr std::size_t kLongestPlace = 4096;
 
 // One step up from a directory: where it hangs, and what it was told itself.
 struct Step {
@@ -48,7 +48,7 @@ Result<Step> step_up(Catalog& catalog, InodeNumber directory) {
 
 std::shared_ptr<Place> below(const std::shared_ptr<const Place>& above, const Step& step,
                              std::uint64_t age) {
-  if (above == nullptr || above->path.size() + 1 + step.name.size() > kLongestPath)
+  if (above == nullptr || above->path.size() + 1 + step.name.size() > kLongestPlace)
     return nullptr;
   auto place = std::make_shared<Place>();
   place->path = path_in(*above, step.name);
@@ -107,7 +107,7 @@ Result<std::shared_ptr<const Place>> find_place(Catalog& catalog, InodeNumber di
   std::vector<Step> steps;
   for (InodeNumber at = directory;; at = steps.back().parent) {
     // A name has at least one byte: deeper than that is too long.
-    if (steps.size() > kLongestPath) return std::shared_ptr<const Place>();
+    if (steps.size() > kLongestPlace) return std::shared_ptr<const Place>();
     steps.push_back(TRY(step_up(catalog, at)));
     if (at == kRootInode) break;
     if (steps.back().parent == 0) return std::shared_ptr<const Place>();
@@ -145,7 +145,7 @@ Result<std::shared_ptr<const Place>> Places::of(InodeNumber directory) {
   std::vector<std::pair<InodePtr, Step>> path;
   std::shared_ptr<const Place> place;
   for (InodeNumber at = directory;;) {
-    if (path.size() > kLongestPath) return std::shared_ptr<const Place>();
+    if (path.size() > kLongestPlace) return std::shared_ptr<const Place>();
     InodePtr inode;
     if (at != kRootInode) inode = TRY(table_.get(at));
     place = kept(inode.get());

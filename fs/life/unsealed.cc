@@ -12,13 +12,13 @@ namespace {
 constexpr std::size_t kCountBatch = 1024;
 constexpr std::size_t kMostSeen = 65'536;
 // A file with more links is taken for one below `top`: a flush then waits for more than it must.
-constexpr std::size_t kMostLinks = 64;
+constexpr std::size_t kMostLinksLooked = 64;
 
 // A file whose directory has no path any more is below nothing but the root.
 Result<bool> has_name_below(Core& core, std::string_view top, InodeNumber number) {
   if (top.empty()) return true;
-  const auto links = TRY(core.catalog.list_links(number, kMostLinks));
-  if (links.size() == kMostLinks) return true;
+  const auto links = TRY(core.catalog.list_links(number, kMostLinksLooked));
+  if (links.size() == kMostLinksLooked) return true;
   for (const auto& [directory, name] : links) {
     const auto place = core.knowledge.places().of(directory);
     if (!place.ok() && place.error().code != ESTALE) return place.error();

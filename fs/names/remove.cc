@@ -10,7 +10,7 @@ namespace kvcachefs {
 namespace {
 
 // As ext4 (EXT4_LINK_MAX, fs/ext4/ext4.h).
-constexpr std::uint32_t kMostLinks = 65'000;
+constexpr std::uint32_t kMostHardLinks = 65'000;
 
 }  // namespace
 
@@ -29,7 +29,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
     if (directory->record.nlink == 0) return fail(ENOENT, "the directory was removed");
     if (S_ISDIR(inode->record.mode)) return fail(EPERM, "hard link to a directory");
     if (inode->evicting) return fail(ENOENT, "being evicted");
-    if (inode->record.nlink >= kMostLinks) return fail(EMLINK, "links");
+    if (inode->record.nlink >= kMostHardLinks) return fail(EMLINK, "links");
     if (TRY(core_.catalog.find_dentry(new_parent, new_name))) return fail(EEXIST, "name");
     if (inode->record.state == DataState::kUnpublished) TRY(check_publishable(core_, *inode));
     const UnixNanos now = file_clock_now();

@@ -8,7 +8,7 @@ namespace kvcachefs {
 namespace {
 
 // Looked at for the one that is on the pool.
-constexpr std::size_t kMostLinks = 1024;
+constexpr std::size_t kMostLinksDropped = 1024;
 
 Result<bool> has_its_bytes_and_more_names(Inode& inode) {
   const std::lock_guard lock(inode.mutex);
@@ -33,7 +33,7 @@ Result<void> drop_shared(Core& core, InodeNumber number, const PoolCopy& copy) {
   };
   if (!TRY(has_its_bytes_and_more_names(**inode)))
     return drop_names(core, number, DropReason::kRemoved, {}, limits);
-  for (auto& [directory, name] : TRY(core.catalog.list_links(number, kMostLinks))) {
+  for (auto& [directory, name] : TRY(core.catalog.list_links(number, kMostLinksDropped))) {
     const auto shared = shared_name(core.knowledge, directory, name);
     if (!shared || shared->path_hash != copy.path_hash) continue;
     limits.only = {directory, std::move(name)};
