@@ -1,4 +1,4 @@
-"""The crash tests' own proof, without a mount: a right tree passes, a planted fault is found."""
+"""The tests' own proof, without a mount: a right tree passes, a planted fault is found."""
 
 import os
 
@@ -110,3 +110,50 @@ def settle(root, state):
         if path not in found:
             found[path] = {"kind": "dir"}
     return found
+
+
+def test_what_takes_too_long_is_late():
+    kvmount.check_time(1, 2, "in time")
+    kvmount.check_time(5, 1, "as the control", control=3)
+    for seconds, control in ((2.1 * kvmount.SLOWNESS, 0), (7 * kvmount.SLOWNESS, 3)):
+        with pytest.raises(kvmount.Late, match="a wait"):
+            kvmount.check_time(seconds, 1, "a wait", control)
+    with pytest.raises(kvmount.Late, match="never"):
+        kvmount.wait_until(lambda: False, 0.01, "never")
+
+
+@pytest.mark.parametrize("disk", [False, True])
+def test_a_bound_grows_with_what_a_process_beside_gets(disk, tmp_path):
+    def judge(seconds):
+        with kvmount.Beside(str(tmp_path) if disk else "") as beside:
+            kvmount.run_as(os.listdir, "/")
+            beside.add(seconds, 1, "a call")
+
+    judge(0.9)
+    # The machine may be slow, and no machine is so slow that a hang is none.
+    with pytest.raises(kvmount.Late, match="a call"):
+        judge(2.1 * kvmount.Beside.MOST * kvmount.SLOWNESS)
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(ValueError):
+        with kvmount.Beside() as beside:
+            beside.add(1000, 1, "what is not judged after another failure")
+            raise ValueError
+
+
+def test_memory_that_grows_by_more_than_its_names_is_found():
+    before = kvmount.Memory(10 << 20, 100)
+    most = 1000 * kvmount.INODE_BYTES + 5000 * kvmount.NAME_BYTES
+    grown = kvmount.Memory(before.bytes + most, 1100)
+    more = grown._replace(bytes=grown.bytes + 1)
+    kvmount.check_memory(before, grown, 5000, "lookups", slack=0)
+    if not kvmount.SANITIZER:
+        with pytest.raises(AssertionError, match="lookups"):
+            kvmount.check_memory(before, more, 5000, "lookups", slack=0)
+
+
+def test_only_a_name_that_is_not_there_is_a_miss(tmp_path):
+    assert kvmount.load_or_miss(os.listdir, tmp_path) == []
+    assert kvmount.load_or_miss(os.listdir, tmp_path / "none") is None
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        kvmount.load_or_miss(os.listdir, tmp_path / "file")
