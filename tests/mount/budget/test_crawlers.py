@@ -32,7 +32,7 @@ LEASE_S = 10
 STORING_USER = 12345
 PRESS_SIZE = 64 * KIB
 SECONDS = 1800 if kvmount.FULL else 60
-MOST_LISTING = 8 * MIB  # Listings are answered in pieces; with what the allocator loses.
+MOST_LISTING = 4 * MIB  # Listings are answered in pieces; with what the allocator loses.
 
 
 # ---- the tree ----------------------------------------------------------------------------------
