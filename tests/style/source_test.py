@@ -74,7 +74,8 @@ def project_files():
         names = git.stdout.decode().split("\0")
     else:
         names = [str(p.relative_to(ROOT)) for p in ROOT.rglob("*")]
-    names = [n for n in names if n and not n.startswith(("build/", ".git/"))]
+    # Inputs of fuzzers are any bytes.
+    names = [n for n in names if n and not n.startswith(("build/", ".git/", "tests/fuzz/corpus/"))]
     return sorted(n for n in names if (ROOT / n).is_file() and not (ROOT / n).is_symlink())
 
 

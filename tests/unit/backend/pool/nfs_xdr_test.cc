@@ -3,13 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <iterator>
-#include <memory>
-#include <random>
 #include <string>
 
 #include "backend/pool/libnfs.h"
-#include "tests/fakes/seed.h"
 
 namespace kvcachefs {
 namespace {
@@ -92,69 +88,6 @@ TEST(NfsXdr, AListingWithoutEndIsRefused) {
   put(bytes, 1);
   READDIR3res out;
   EXPECT_FALSE(decodes(bytes, zdr_READDIR3res, &out));
-}
-
-template <class Value>
-void decode_noise(std::uint32_t (*decode)(ZDR*, Value*)) {
-  std::mt19937_64 chance(testing::test_seed());
-  for (int round = 0; round < 20'000; ++round) {
-    std::string bytes;
-    const std::size_t words = chance() % 60;
-    constexpr std::uint32_t kTelling[] = {0,  1,  2,          3,          5,
-                                          16, 64, 0x7fffffff, 0x80000000, 0xffffffff};
-    for (std::size_t i = 0; i < words; ++i)
-      put(bytes, chance() % 4 == 0 ? static_cast<std::uint32_t>(chance())
-                                   : kTelling[chance() % std::size(kTelling)]);
-    bytes.resize(bytes.size() - (bytes.empty() ? 0 : chance() % 4));
-    const auto out = std::make_unique<Value>();
-    static_cast<void>(decodes(bytes, decode, out.get()));
-  }
-}
-
-TEST(NfsXdr, NoiseIsDecodedOrNot) {
-  decode_noise(zdr_GETATTR3res);
-  decode_noise(zdr_LOOKUP3res);
-  decode_noise(zdr_READ3res);
-  decode_noise(zdr_WRITE3res);
-  decode_noise(zdr_CREATE3res);
-  decode_noise(zdr_MKDIR3res);
-  decode_noise(zdr_REMOVE3res);
-  decode_noise(zdr_RENAME3res);
-  decode_noise(zdr_LINK3res);
-  decode_noise(zdr_READDIR3res);
-  decode_noise(zdr_READDIRPLUS3res);
-  decode_noise(zdr_FSSTAT3res);
-  decode_noise(zdr_FSINFO3res);
-  decode_noise(zdr_COMMIT3res);
-  decode_noise(zdr_SETATTR3res);
-  decode_noise(zdr_mountres3);
-}
-
-std::uint32_t decode_nothing(ZDR*, void*, ...) { return TRUE; }
-
-TEST(NfsXdr, NoiseForAHeader) {
-  rpc_context* const rpc = rpc_init_context();
-  ASSERT_NE(nullptr, rpc);
-  std::mt19937_64 chance(testing::test_seed());
-  for (int round = 0; round < 20'000; ++round) {
-    std::string bytes;
-    put(bytes, 1);  // a number, and that it is an answer
-    put(bytes, 1);
-    for (int i = 0; i < 6; ++i)
-      put(bytes, chance() % 2 == 0 ? static_cast<std::uint32_t>(chance() % 3)
-                                   : static_cast<std::uint32_t>(chance()));
-    ZDR xdr{};
-    libnfs_zdrmem_create(&xdr, bytes.data(), static_cast<std::uint32_t>(bytes.size()),
-                         ZDR_DECODE);
-    rpc_msg message;
-    // As libnfs leaves it: with whatever was on the stack.
-    std::memset(static_cast<void*>(&message), 0x5a, sizeof message);
-    message.body.rbody.reply.areply.reply_data.results.where = nullptr;
-    message.body.rbody.reply.areply.reply_data.results.proc = decode_nothing;
-    static_cast<void>(libnfs_zdr_replymsg(rpc, &xdr, &message));
-    libnfs_zdr_destroy(&xdr);
-  }
-  rpc_destroy_context(rpc);
 }
 
 }  // namespace
