@@ -355,8 +355,35 @@ void Knowledge::removed(std::uint64_t block) {
 
 void Knowledge::listed(pid_t thread) {
   const std::int64_t at = now();
-  crawlers_.listed(processes_.caller(thread, at), at);
+  const order::Caller caller = processes_.caller(thread, at);
+  const std::lock_guard lock(listing_mutex_);
+  crawlers_.listed(caller, at);
   note(order::Note::What::kListed, 0, thread);
+}
+
+Crawlers::Opening Knowledge::opened_directory(pid_t thread) {
+  const std::int64_t at = now();
+  const order::Caller caller = processes_.caller(thread, at);
+  const std::lock_guard lock(listing_mutex_);
+  const Crawlers::Opening opening = crawlers_.opened(caller, at);
+  note(order::Note::What::kListed, 0, thread);
+  return opening;
+}
+
+void Knowledge::closed_directory(const Crawlers::Opening& opening) {
+  crawlers_.closed(opening);
+}
+
+void Knowledge::synced_directory(const Crawlers::Opening& opening) {
+  const std::lock_guard lock(listing_mutex_);
+  const std::int64_t until_ns = crawlers_.withdrawn(opening);
+  // The learner has one stream for all that are invisible, and is silent for a second there.
+  if (opening.caller.process == 0) return;
+  feed_.note({.what = order::Note::What::kNotListed,
+              .name = 0,
+              .caller = opening.caller,
+              .when_ns = now(),
+              .until_ns = until_ns});
 }
 
 bool Knowledge::is_crawling(pid_t thread) {

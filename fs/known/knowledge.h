@@ -122,6 +122,11 @@ class Knowledge {
   void removed(std::uint64_t block);
   // A directory is being read: what this process looks up next it does not want.
   void listed(pid_t thread);
+  // A directory is opened that this process may list unseen (fs/known/crawlers.h), and what
+  // became of that.
+  Crawlers::Opening opened_directory(pid_t thread);
+  void closed_directory(const Crawlers::Opening& opening);
+  void synced_directory(const Crawlers::Opening& opening);
 
   // ---- what is told: user.kvcachefs.parent ----
 
@@ -254,6 +259,9 @@ class Knowledge {
   Processes processes_;
   Writers writers_;
   Crawlers crawlers_;
+  // Held while crawlers_ and the learner's notes of listings change, so that both change in one
+  // order. Before the locks of either.
+  std::mutex listing_mutex_;
   order::Learner learner_;
   OrderFeed feed_{learner_};
   const std::int64_t began_wall_ns_;

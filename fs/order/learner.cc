@@ -79,6 +79,11 @@ void Learner::enumerated(const Caller& caller, std::int64_t now_ns) {
   state_->enumerated(caller, now_ns);
 }
 
+void Learner::silent_until(const Caller& caller, std::int64_t until_ns, std::int64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  state_->silent_until(caller, until_ns, now_ns);
+}
+
 bool Learner::set_parent(std::uint64_t name, std::uint64_t parent, std::int64_t now_ns) {
   const std::lock_guard lock(mutex_);
   return state_->set_parent(name, parent, now_ns);

@@ -142,6 +142,9 @@ class Learner {
   // The process listed a directory: for 60 s its lookups teach nothing and refresh nothing (its
   // opens do). An invisible caller may be everybody behind it, so there it is 1 s.
   void enumerated(const Caller& caller, std::int64_t now_ns);
+  // Takes an enumerated() back: the lookups of the process count from `until_ns` on, at once if
+  // that is past.
+  void silent_until(const Caller& caller, std::int64_t until_ns, std::int64_t now_ns);
 
   // --- What is known for certain ---
 

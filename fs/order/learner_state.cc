@@ -188,6 +188,12 @@ void LearnerState::enumerated(const Caller& caller, std::int64_t now_ns) {
       now + (caller.process == 0 ? kInvisibleSilenceNanos : kSilenceNanos);
 }
 
+void LearnerState::silent_until(const Caller& caller, std::int64_t until_ns,
+                                std::int64_t now_ns) {
+  const std::int64_t now = tick(now_ns);
+  callers_.process(caller.process, now).silent_until = until_ns;
+}
+
 bool LearnerState::set_parent(std::uint64_t name, std::uint64_t parent, std::int64_t now_ns) {
   tick(now_ns);
   if (name == parent) return false;

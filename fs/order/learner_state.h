@@ -41,6 +41,7 @@ class LearnerState {
   void set_group(std::uint64_t name, Group group);
   void forget(std::uint64_t name);
   void enumerated(const Caller& caller, std::int64_t now_ns);
+  void silent_until(const Caller& caller, std::int64_t until_ns, std::int64_t now_ns);
   bool set_parent(std::uint64_t name, std::uint64_t parent, std::int64_t now_ns);
   bool forget_parent(std::uint64_t name);
   void climb(Climb& climb);

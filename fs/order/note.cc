@@ -33,6 +33,9 @@ void tell(Learner& learner, const Note& note) {
     case Note::What::kListed:
       learner.enumerated(note.caller, note.when_ns);
       break;
+    case Note::What::kNotListed:
+      learner.silent_until(note.caller, note.until_ns, note.when_ns);
+      break;
   }
 }
 

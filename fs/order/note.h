@@ -19,15 +19,17 @@ struct Note {
     kLoaded,
     kRemoved,
     kListed,
-    kGrouped,  // it is in `group` from now on
-    kBecame,   // what was looked up as `was` is `name`
+    kNotListed,  // a kListed is taken back: the caller's lookups count from `until_ns` on
+    kGrouped,    // it is in `group` from now on
+    kBecame,     // what was looked up as `was` is `name`
   };
   What what = What::kHit;
-  std::uint64_t name = 0;  // of all but kListed
+  std::uint64_t name = 0;  // of all but kListed and kNotListed
   Caller caller;           // of none to kStored, kRemoved, kGrouped and kBecame
   std::int64_t when_ns = 0;
-  Group group = 0;        // of kGrouped
-  std::uint64_t was = 0;  // of kBecame
+  Group group = 0;            // of kGrouped
+  std::uint64_t was = 0;      // of kBecame
+  std::int64_t until_ns = 0;  // of kNotListed
 };
 
 // Makes the learner's call that the note stands for.

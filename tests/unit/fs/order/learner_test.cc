@@ -414,6 +414,26 @@ TEST(Learner, AnInvisibleEnumeratorIsIgnoredForASecondOnly) {
   EXPECT_TRUE(calls.learner.eviction_key(1));
 }
 
+TEST(Learner, AnEnumerationThatWasNoneIsTakenBack) {
+  ScriptedCalls calls;
+  const Caller syncer{.tid = 31, .process = 30};
+  calls.learner.enumerated(syncer, calls.now);
+  calls.probe(Names{1}, Lookup::kHit, syncer);
+  EXPECT_FALSE(calls.learner.eviction_key(1));
+  calls.learner.silent_until(syncer, 0, calls.now);
+  calls.probe(Names{1}, Lookup::kHit, syncer);
+  EXPECT_TRUE(calls.learner.eviction_key(1));
+  // It has listed another directory before.
+  calls.learner.enumerated(syncer, calls.now);
+  calls.learner.silent_until(syncer, calls.now + 30 * kSecond, calls.now);
+  calls.wait(29 * kSecond);
+  calls.probe(Names{2}, Lookup::kHit, syncer);
+  EXPECT_FALSE(calls.learner.eviction_key(2));
+  calls.wait(2 * kSecond);
+  calls.probe(Names{2}, Lookup::kHit, syncer);
+  EXPECT_TRUE(calls.learner.eviction_key(2));
+}
+
 TEST(Learner, AHintOverridesWhatIsLearnedAndStays) {
   ScriptedCalls calls;
   calls.first_request({1, 2, 3});
