@@ -24,6 +24,7 @@
 #include "fs/life/stager.h"
 #include "fs/life/verify.h"
 #include "fs/names/attrs.h"
+#include "fs/names/directories.h"
 #include "fs/names/namespace.h"
 #include "fs/node/attributes.h"
 #include "fs/node/core.h"
@@ -55,6 +56,7 @@ struct Volume::Parts {
 
   Core core;
   Namespace names{core};
+  Directories directories{core};
   Attributes attributes{core};
   Verifier verifier{core};
   Files files{core, names, verifier};
@@ -285,7 +287,9 @@ bool Volume::lookup_asks_pool(InodeNumber parent, std::string_view name) {
 }
 void Volume::forget(InodeNumber inode, std::uint64_t lookups) {
   if (SyntheticTree::owns(inode)) return parts_->synthetic.forget(inode, lookups);
-  parts_->core.table.forget(inode, lookups);
+  KernelListings& listings = parts_->core.listings;
+  const std::uint64_t opens = listings.opens();
+  if (parts_->core.table.forget(inode, lookups)) listings.forgotten(inode, opens);
 }
 Result<Entry> Volume::make_node(InodeNumber parent, std::string_view name, mode_t mode,
                                 dev_t rdev, const Caller& caller) {
@@ -398,6 +402,27 @@ Result<void> Volume::list(InodeNumber directory, std::uint64_t after_cookie, boo
         caller));
   }
   return wants_more ? listings.list(directory, after_cookie, visit) : Result<void>{};
+}
+
+OpenedDirectory Volume::open_directory(InodeNumber directory, const Caller& caller) {
+  // Names come and go on the pool without a word, and with the blocks that `.kvcachefs` shows.
+  if (SyntheticTree::owns(directory) || parts_->pool_listings) return {};
+  return parts_->directories.open(directory, caller);
+}
+void Volume::release_directory(OpenDirectory& directory) {
+  parts_->directories.release(directory);
+}
+void Volume::begin_listing(OpenDirectory& directory, std::uint64_t after_cookie) {
+  parts_->directories.begin_listing(directory, after_cookie);
+}
+void Volume::end_listing(OpenDirectory& directory) {
+  parts_->directories.end_listing(directory);
+}
+void Volume::synced_directory(OpenDirectory& directory) {
+  parts_->directories.synced(directory);
+}
+void Volume::listing_dropped(InodeNumber directory, std::uint64_t ticket) {
+  parts_->core.listings.dropped(directory, ticket);
 }
 
 Result<AttributesReply> Volume::attributes(InodeNumber inode, const OpenFile* file,

@@ -104,6 +104,16 @@ enum class ServeMode : std::uint8_t {
 // address.
 class OpenFile;
 
+// An open directory; owned by the volume from open_directory() to release_directory(). The FUSE
+// file handle is its address.
+class OpenDirectory;
+
+struct OpenedDirectory {
+  OpenDirectory* directory = nullptr;  // null: nothing is to be told of it
+  bool remembers =
+      false;  // the kernel may remember its names, and show those that it remembers
+};
+
 struct Opened {
   OpenFile* file = nullptr;
   ServeMode mode = ServeMode::kDirect;
@@ -257,6 +267,17 @@ class Volume {
                     const std::function<bool(const ListedEntry&)>& visit,
                     const Caller& caller = {}, AskPool ask = AskPool::kYes);
   [[nodiscard]] bool list_asks_pool(InodeNumber directory, std::uint64_t after_cookie);
+  // What the kernel may remember of a directory's names (fs/node/kernel_listings.h). Where it
+  // may list them without a list(), the caller counts as one that lists directories.
+  OpenedDirectory open_directory(InodeNumber directory, const Caller& caller);
+  void release_directory(OpenDirectory& directory);  // `directory` is gone after it
+  // Before a list() from this cookie; and before the answer to one that has found no names.
+  void begin_listing(OpenDirectory& directory, std::uint64_t after_cookie);
+  void end_listing(OpenDirectory& directory);
+  // An fsync of the directory: the process that opened it did so for that, and not to list it.
+  void synced_directory(OpenDirectory& directory);
+  // The kernel has taken the message with this ticket (KernelNotifications::drop_listing()).
+  void listing_dropped(InodeNumber directory, std::uint64_t ticket);
 
   // ---- attributes and xattrs ----
   // `file`, when the kernel names one: a file that came second to the file of its prefix hash has

@@ -23,6 +23,8 @@ struct Notification {
   InodeNumber inode = 0;  // the parent, when a name is meant
   std::string name;       // empty: the attributes of the inode
   bool pages = false;     // and its pages
+  // Not 0: what the kernel remembers of the directory's names, and the ticket of the message.
+  std::uint64_t listing = 0;
   bool operator==(const Notification&) const = default;
 };
 

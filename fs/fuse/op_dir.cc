@@ -1,4 +1,4 @@
-// READDIR and READDIRPLUS.
+// OPENDIR, RELEASEDIR, READDIR and READDIRPLUS.
 #include <vector>
 
 #include "fs/fuse/ops.h"
@@ -56,6 +56,8 @@ class Listing {
     return true;
   }
 
+  [[nodiscard]] bool is_empty() const noexcept { return used_ == 0; }
+
   void answer(Reply& reply, const Result<void>& listed) {
     // An error after some entries shows again when the kernel asks for what follows them.
     if (!listed && used_ == 0) {
@@ -77,44 +79,64 @@ class Listing {
 };
 
 void answer_listing(Reply& reply, fuse_ino_t inode, std::size_t size, off_t offset, bool plus,
-                    const Caller& caller, AskPool ask) {
+                    const Caller& caller, AskPool ask, OpenDirectory* directory) {
   const std::span<std::byte> buffer = reply.buffer(size);
   if (buffer.empty() && size != 0) return reply.error(fail(ENOMEM, "buffer for a readdir"));
   Listing listing(reply, buffer, plus);
+  if (directory != nullptr)
+    reply.volume().begin_listing(*directory, static_cast<std::uint64_t>(offset));
   const Result<void> listed = reply.volume().list(
       inode, static_cast<std::uint64_t>(offset), plus,
       [&listing](const ListedEntry& entry) { return listing.add(entry); }, caller, ask);
+  if (directory != nullptr && listed.ok() && listing.is_empty())
+    reply.volume().end_listing(*directory);
   listing.answer(reply, listed);
 }
 
-void read_directory(Reply reply, fuse_ino_t inode, std::size_t size, off_t offset, bool plus) {
+void read_directory(Reply reply, fuse_ino_t inode, std::size_t size, off_t offset, bool plus,
+                    OpenDirectory* directory) {
   const Caller caller = caller_of(reply.request());
   // Where too many wait for the pool, what is here is shown.
   if (reply.volume().list_asks_pool(inode, static_cast<std::uint64_t>(offset)) &&
       run_on_pool(reply, [=](Reply& answer) {
-        answer_listing(answer, inode, size, offset, plus, caller, AskPool::kYes);
+        answer_listing(answer, inode, size, offset, plus, caller, AskPool::kYes, directory);
       }))
     return;
-  answer_listing(reply, inode, size, offset, plus, caller, AskPool::kNo);
+  answer_listing(reply, inode, size, offset, plus, caller, AskPool::kNo, directory);
 }
 
 }  // namespace
 
-// A directory has no state of ours while it is open, and its cookies are good for ever. To say so (ENOSYS)
-// would spare the kernel two requests for each opendir, but it would answer later listings itself, too: who
-// lists would not be known, and what a crawler looks up would count as wanted.
-void op_opendir(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
-  fuse_reply_open(request, info);
+// The kernel answers a listing that it remembers: the daemon sees OPENDIR and RELEASEDIR alone.
+// ENOSYS would spare these two as well, but hide which process lists, so that the lookups of a
+// crawler would count as wanted; and the daemon could not refuse what the kernel remembers.
+void op_opendir(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept {
+  Volume& volume = volume_of(request);
+  const OpenedDirectory opened = volume.open_directory(inode, caller_of(request));
+  info->fh = reinterpret_cast<std::uint64_t>(opened.directory);
+  info->cache_readdir = opened.remembers;
+  // Without it each OPENDIR drops what the kernel remembers.
+  info->keep_cache = opened.directory != nullptr;
+  if (fuse_reply_open(request, info) != 0 && opened.directory != nullptr)
+    volume.release_directory(*opened.directory);
+}
+
+void op_releasedir(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
+  if (OpenDirectory* directory = open_directory(info); directory != nullptr)
+    volume_of(request).release_directory(*directory);
+  fuse_reply_err(request, 0);
 }
 
 void op_readdir(fuse_req_t request, fuse_ino_t inode, std::size_t size, off_t offset,
-                fuse_file_info*) noexcept {
-  read_directory(Reply(request, Operation::kReaddir), inode, size, offset, /*plus=*/false);
+                fuse_file_info* info) noexcept {
+  read_directory(Reply(request, Operation::kReaddir), inode, size, offset, /*plus=*/false,
+                 open_directory(info));
 }
 
 void op_readdirplus(fuse_req_t request, fuse_ino_t inode, std::size_t size, off_t offset,
-                    fuse_file_info*) noexcept {
-  read_directory(Reply(request, Operation::kReaddirplus), inode, size, offset, /*plus=*/true);
+                    fuse_file_info* info) noexcept {
+  read_directory(Reply(request, Operation::kReaddirplus), inode, size, offset, /*plus=*/true,
+                 open_directory(info));
 }
 
 }  // namespace kvcachefs

@@ -60,7 +60,9 @@ void op_fsync(fuse_req_t request, fuse_ino_t inode, int data_only,
                      });
 }
 
-void op_fsyncdir(fuse_req_t request, fuse_ino_t inode, int, fuse_file_info*) noexcept {
+void op_fsyncdir(fuse_req_t request, fuse_ino_t inode, int, fuse_file_info* info) noexcept {
+  if (OpenDirectory* directory = open_directory(info); directory != nullptr)
+    volume_of(request).synced_directory(*directory);
   sync_here_or_there(Reply(request, Operation::kFsyncdir), inode,
                      [inode](Volume& volume) { return volume.fsync_directory(inode); });
 }

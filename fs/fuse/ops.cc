@@ -10,8 +10,7 @@ void op_init(void* user_data, fuse_conn_info* connection) noexcept {
 
 // Not there on purpose: access (the kernel checks permissions), getlk, setlk and flock (locks
 // stay in the kernel, where a waiter holds no thread of ours), bmap, poll (every file is always
-// ready), releasedir (op_dir.cc says why), write_buf (a plain write finds its data in the
-// request already).
+// ready), write_buf (a plain write finds its data in the request already).
 fuse_lowlevel_ops make_table() noexcept {
   fuse_lowlevel_ops table{};
   table.init = op_init;
@@ -45,6 +44,7 @@ fuse_lowlevel_ops make_table() noexcept {
   table.fallocate = op_fallocate;
   table.copy_file_range = op_copy_file_range;
   table.opendir = op_opendir;
+  table.releasedir = op_releasedir;
   table.readdir = op_readdir;
   table.readdirplus = op_readdirplus;
   table.setxattr = op_setxattr;

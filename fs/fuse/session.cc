@@ -134,7 +134,11 @@ FuseSession::FuseSession(SessionOptions options)
       context_(std::make_unique<OperationContext>()),
       notifier_(std::make_unique<Notifier>([this](const Notification& what) {
         // -ENOENT only says that the kernel had nothing cached.
-        if (what.name.empty()) {
+        if (what.listing != 0) {
+          const int told = fuse_lowlevel_notify_inval_inode(session_, what.inode, 0, 1);
+          if (told == 0 || told == -ENOENT)
+            context_->volume->listing_dropped(what.inode, what.listing);
+        } else if (what.name.empty()) {
           // A negative offset means no pages, a length of 0 all from there on.
           fuse_lowlevel_notify_inval_inode(session_, what.inode, what.pages ? 0 : -1, 0);
         } else {
@@ -453,6 +457,10 @@ void FuseSession::invalidate_attributes(InodeNumber inode) {
 
 void FuseSession::invalidate_data(InodeNumber inode) {
   notifier_->post(Notification{.inode = inode, .name = {}, .pages = true});
+}
+
+void FuseSession::drop_listing(InodeNumber directory, std::uint64_t ticket) {
+  notifier_->post(Notification{.inode = directory, .name = {}, .listing = ticket});
 }
 
 }  // namespace kvcachefs

@@ -117,6 +117,7 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   void invalidate_entry(InodeNumber parent, std::string name) override;
   void invalidate_attributes(InodeNumber inode) override;
   void invalidate_data(InodeNumber inode) override;
+  void drop_listing(InodeNumber directory, std::uint64_t ticket) override;
 
  private:
   Result<void> create_session(std::string& problem);

@@ -73,6 +73,8 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
   next.ctime = file_clock_now();
   if (reason == DropReason::kPoisoned) next.flags |= kInodePoisoned;
   if (next.nlink == 0) edit.put_orphan_inode(inode->number);
+  std::optional<KernelListings::Change> change;
+  if (parent != nullptr) change.emplace(core.listings, parent->number);
   TRY(commit_record(core, *inode, std::move(next), std::move(edit)));
   if (parent != nullptr) parent->record = std::move(directory);
   core.knowledge.removed(block);

@@ -62,6 +62,12 @@ Result<Entry> Namespace::entry_of(const InodePtr& inode, const Caller* user) {
   return entry;
 }
 
+Result<Entry> Namespace::entry_made(InodeNumber parent, const InodePtr& inode) {
+  Result<Entry> entry = entry_of(inode);
+  if (!entry.ok()) const KernelListings::Change change(core_.listings, parent);
+  return entry;
+}
+
 Result<InodeNumber> Namespace::parent_of(InodeNumber directory) {
   if (directory == kRootInode) return kRootInode;
   const std::vector<std::pair<InodeNumber, std::string>> links =
@@ -291,7 +297,7 @@ Result<Entry> Namespace::make_node(InodeNumber parent, std::string_view name, mo
   const Made made = TRY(
       make(parent, name, {.mode = mode, .rdev = rdev, .target = {}, .state = state}, caller));
   if (S_ISREG(mode) && core_.on_unwritten) core_.on_unwritten(made.inode->number);
-  Entry entry = TRY(entry_of(made.inode));
+  Entry entry = TRY(entry_made(parent, made.inode));
   if (made.block) {
     core_.knowledge.store_began(made.block->number, caller.pid);
     core_.knowledge.store_done(*made.inode);
@@ -309,7 +315,7 @@ Result<Entry> Namespace::make_symlink(InodeNumber parent, std::string_view name,
       TRY(make(parent, name,
                {.mode = S_IFLNK | 0777, .rdev = 0, .target = target, .state = DataState::kNone},
                caller));
-  Entry entry = TRY(entry_of(made.inode));
+  Entry entry = TRY(entry_made(parent, made.inode));
   if (!native_.keeps(parent, name)) entry.entry_timeout_s = 0;
   return entry;
 }

@@ -65,6 +65,9 @@ class Namespace {
   // The entry of an inode in memory, with one lookup counted.
   // `user`: who asked for it by name, and gets a lease by that. ENOENT: it is being evicted.
   Result<Entry> entry_of(const InodePtr& inode, const Caller* user = nullptr);
+  // The entry of a name that was just made. On an error the kernel does not learn of the name,
+  // so it is told to forget the listing of `parent`.
+  Result<Entry> entry_made(InodeNumber parent, const InodePtr& inode);
 
   // Before the mount answers.
   Result<void> load_native_map() { return native_.load(core_.catalog); }

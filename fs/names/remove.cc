@@ -67,7 +67,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
   }
   if (replaced_object && core_.on_orphan_object) core_.on_orphan_object();
   if (goes_to_pool && core_.on_pool_work) core_.on_pool_work();
-  Entry entry = TRY(entry_of(inode));
+  Entry entry = TRY(entry_made(new_parent, inode));
   if (block) {
     entry.entry_timeout_s = kBlockTimeout;
     if (!block->temporary) core_.knowledge.named(*inode, block->number, caller.pid);

@@ -240,6 +240,12 @@ Result<Namespace::Outcome> Namespace::commit_rename(Renaming& call) {
   }
   TRY(put_block_rows(call, !stands));
   TRY(put_on_pool(call, !stands));
+  // The kernel does not know that the listing of a directory that moves has another "..".
+  std::optional<KernelListings::Change> has_moved;
+  std::optional<KernelListings::Change> has_moved_back;
+  if (from != to && is_directory(moved)) has_moved.emplace(core_.listings, moved.number);
+  if (from != to && call.exchange && is_directory(*replaced))
+    has_moved_back.emplace(core_.listings, replaced->number);
   TRY(call.changes.commit(core_, std::move(call.edit)));
   tell_gone(call, !stands);
   if (stands) {

@@ -19,6 +19,7 @@
 #include "fs/node/devices.h"
 #include "fs/node/inode.h"
 #include "fs/node/inode_table.h"
+#include "fs/node/kernel_listings.h"
 #include "fs/node/ports.h"
 #include "fs/volume.h"
 #include "metadata/catalog.h"
@@ -51,6 +52,7 @@ struct Core {
         options(its_options),
         backing_ids(ids),
         notifications(its_notifications),
+        listings(its_notifications),
         table(its_catalog, [this](const Inode& inode) { unreferenced(inode); }),
         knowledge(its_catalog, table,
                   its_options.keep_by_default ? FilePolicy::kKeep : FilePolicy::kCache,
@@ -72,6 +74,7 @@ struct Core {
   const VolumeOptions options;
   BackingIds* const backing_ids;             // null: never passthrough
   KernelNotifications* const notifications;  // null: nobody to tell
+  KernelListings listings;
   Counters counters;
   // Opens for writing, of all files since the start. An inode has the number of its last one.
   std::atomic<std::uint64_t> write_opens{0};

@@ -124,7 +124,7 @@ void InodeTable::add_lookup(const InodePtr& inode) {
   shard.oldest = (shard.oldest + 1) % kRecent;
 }
 
-void InodeTable::forget(InodeNumber number, std::uint64_t lookups) {
+bool InodeTable::forget(InodeNumber number, std::uint64_t lookups) {
   // Released after the shard's lock.
   InodePtr inode;
   InodePtr recent;
@@ -132,12 +132,12 @@ void InodeTable::forget(InodeNumber number, std::uint64_t lookups) {
   Shard& shard = shard_of(number);
   const std::lock_guard lock(shard.mutex);
   const auto counted = shard.lookups.find(number);
-  if (counted == shard.lookups.end()) return;
+  if (counted == shard.lookups.end()) return false;
   counted->second -= std::min(lookups, counted->second);
-  if (counted->second > 0) return;
+  if (counted->second > 0) return false;
   shard.lookups.erase(counted);
   const auto standing = shard.inodes.find(number);
-  if (standing == shard.inodes.end()) return;
+  if (standing == shard.inodes.end()) return true;
   inode = standing->second.lock();
   if (inode && inode->recent_place != 0) {
     recent = std::move(shard.recent[inode->recent_place - 1]);
@@ -147,6 +147,7 @@ void InodeTable::forget(InodeNumber number, std::uint64_t lookups) {
     nameless = std::move(kept->second);
     shard.nameless.erase(kept);
   }
+  return true;
 }
 
 void InodeTable::let_go(const Inode& inode) {

@@ -43,8 +43,9 @@ class InodeTable {
 
   // Counts one lookup by the kernel; forget() takes it back.
   void add_lookup(const InodePtr& inode);
-  // Too large a count is cut at what was counted.
-  void forget(InodeNumber number, std::uint64_t lookups);
+  // Too large a count is cut at what was counted. Returns true when none is left: the kernel
+  // knows the inode no more.
+  bool forget(InodeNumber number, std::uint64_t lookups);
 
   // Of a disowned inode: it leaves memory, and goes to the reaper, with its last user. The
   // kernel may believe in it for long, and has nothing to ask of it any more.

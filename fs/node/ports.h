@@ -2,6 +2,7 @@
 // in tests.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "backend/base/result.h"
@@ -33,6 +34,9 @@ class KernelNotifications {
   virtual void invalidate_attributes(InodeNumber inode) = 0;
   // The attributes, and the pages that the kernel has of its bytes.
   virtual void invalidate_data(InodeNumber inode) = 0;
+  // What the kernel remembers of a directory's names. When the kernel has taken the message,
+  // the sender calls Volume::listing_dropped() with the ticket; not if the message was lost.
+  virtual void drop_listing(InodeNumber directory, std::uint64_t ticket) = 0;
 };
 
 }  // namespace kvcachefs

@@ -90,6 +90,15 @@ class RecordedNotifications : public KernelNotifications {
     const std::lock_guard lock(mutex_);
     data_.insert(inode);
   }
+  void drop_listing(InodeNumber directory, std::uint64_t ticket) override {
+    const std::lock_guard lock(mutex_);
+    listings_.emplace_back(directory, ticket);
+  }
+  // The messages about listings since the last call: directory and ticket.
+  std::vector<std::pair<InodeNumber, std::uint64_t>> take_listings() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(listings_, {});
+  }
   [[nodiscard]] bool has_data(InodeNumber inode) const {
     const std::lock_guard lock(mutex_);
     return data_.count(inode) > 0;
@@ -108,6 +117,7 @@ class RecordedNotifications : public KernelNotifications {
   std::set<std::pair<InodeNumber, std::string>> entries_;
   std::set<InodeNumber> attributes_;
   std::set<InodeNumber> data_;
+  std::vector<std::pair<InodeNumber, std::uint64_t>> listings_;
 };
 
 // The store of one run, over the one that outlives it.

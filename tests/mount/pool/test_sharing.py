@@ -183,6 +183,25 @@ def test_listings_show_what_all_have(pool):
         kvmount.wait_until(lambda: not os.path.exists(pool.path("model")), 30, "the pool is empty")
 
 
+def test_each_listing_asks_the_pool(pool):
+    """The kernel remembers none: names come and go there without a call on this server."""
+    with pools.node(pool, "a") as a, pools.node(pool, "b") as b:
+        pools.wait_until_joined(a, b)
+        os.makedirs(os.path.join(a.mnt, "model"))
+        there = os.path.join(b.mnt, "model")
+        for i in range(3):
+            pools.store(os.path.join(a.mnt, "model"), pools.block(i), b"%d" % i)
+            pools.wait_until_published(a, i + 1)
+            if i == 0:
+                kvmount.wait_until(lambda: os.path.isdir(there), 20, "the directory")
+            for _ in range(2):
+                assert sorted(os.listdir(there)) == sorted(pools.block(n) for n in range(i + 1))
+        before = b.status()["operations"]
+        os.listdir(there)
+        after = b.status()["operations"]
+        assert after["readdirplus"]["count"] > before["readdirplus"]["count"]
+
+
 @pytest.mark.promise(5)
 def test_the_order_of_renames_and_replacements(pool):
     with pools.node(pool, "a") as a, pools.node(pool, "b") as b:

@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 
+#include "fs/explain/evict.h"
 #include "tests/fakes/seed.h"
 #include "tests/fakes/test_volume.h"
 
@@ -165,6 +166,71 @@ TEST(Listing, EndsThoughEveryNameIsReplacedMeanwhile) {
     EXPECT_EQ(20u, seen.size()) << replace;
     EXPECT_EQ(20u, volume.names_in(dir).size());
   }
+}
+
+// ---- what the kernel remembers ----
+
+// Lists the directory through an open one; true: the kernel may have done so alone.
+bool list_open(TestVolume& volume, InodeNumber directory) {
+  const OpenedDirectory opened = volume->open_directory(directory, TestVolume::kRoot);
+  std::uint64_t after = 0;
+  while (opened.directory != nullptr) {
+    volume->begin_listing(*opened.directory, after);
+    const auto some = list_some(volume, directory, after, 10);
+    if (some.empty()) volume->end_listing(*opened.directory);
+    if (some.empty()) break;
+    after = some.back().entry.cookie;
+  }
+  if (opened.directory != nullptr) volume->release_directory(*opened.directory);
+  return opened.remembers;
+}
+
+TEST(Listing, IsForgottenByTheKernelWhenTheDaemonDropsAName) {
+  TestVolume volume;
+  const InodeNumber dir = volume.mkdir(kRootInode, "d");
+  volume.store_file(dir, "f", "x");
+  volume.settle();
+  EXPECT_TRUE(list_open(volume, dir));
+  EXPECT_TRUE(list_open(volume, dir));
+  EXPECT_TRUE(volume.notifications().take_listings().empty());
+  must(volume->evict("d/f"));
+  EXPECT_FALSE(list_open(volume, dir));
+  const auto messages = volume.notifications().take_listings();
+  ASSERT_EQ(1u, messages.size());
+  EXPECT_EQ(dir, messages.front().first);
+  volume->listing_dropped(dir, messages.front().second);
+  EXPECT_TRUE(list_open(volume, dir));
+}
+
+TEST(Listing, IsForgottenByTheKernelWhenTheDirectoryHasAnotherParent) {
+  TestVolume volume;
+  const InodeNumber from = volume.mkdir(kRootInode, "from");
+  const InodeNumber to = volume.mkdir(kRootInode, "to");
+  const InodeNumber dir = volume.mkdir(from, "d");
+  list_open(volume, dir);
+  must(volume->rename(from, "d", from, "e", 0));
+  EXPECT_TRUE(volume.notifications().take_listings().empty()) << "it has not";
+  must(volume->rename(from, "e", to, "d", 0));
+  const auto messages = volume.notifications().take_listings();
+  ASSERT_EQ(1u, messages.size());
+  EXPECT_EQ(dir, messages.front().first);
+}
+
+TEST(Listing, OfASyntheticDirectoryIsNotRemembered) {
+  TestVolume volume;
+  const Entry entry = must(volume->lookup(kRootInode, ".kvcachefs"));
+  const OpenedDirectory opened = volume->open_directory(entry.inode, TestVolume::kRoot);
+  EXPECT_FALSE(opened.remembers);
+  EXPECT_EQ(nullptr, opened.directory);
+}
+
+TEST(Listing, OfADirectoryThatIsStillOpenAtTheEndLeavesNothing) {
+  TestVolume volume;
+  const InodeNumber dir = volume.mkdir(kRootInode, "d");
+  ASSERT_NE(nullptr, volume->open_directory(dir, TestVolume::kRoot).directory);
+  EXPECT_OK(volume->rmdir(kRootInode, "d"));
+  volume->forget(dir, 1);
+  volume.stop_cleanly();
 }
 
 }  // namespace
