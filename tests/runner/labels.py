@@ -145,7 +145,8 @@ ASAN, TSAN = Sanitizer("asan"), Sanitizer("tsan")
 # --- Fuzzing -----------------------------------------------------------------------------------
 
 def fuzz_targets():
-    return sorted(os.path.basename(path)[:-3] for path in glob.glob(os.path.join(ROOT, "tests", "fuzz", "*_fuzz.cc")))
+    """The programs: each has a corpus."""
+    return sorted(os.path.basename(path) for path in glob.glob(os.path.join(ROOT, "tests", "fuzz", "corpus", "*_fuzz")))
 
 
 def fuzz(context, targets=None, seconds=None):
