@@ -46,7 +46,8 @@ TEST(Status, TextSaysHowLongLeasesLast) {
   report.counts.leased_bytes = 4096;
   const auto text = status_text(status_json(report));
   ASSERT_TRUE(text);
-  EXPECT_NE(std::string::npos, text->find("looked up or opened in the last 1 min 0 s")) << *text;
+  EXPECT_NE(std::string::npos, text->find("looked up or opened in the last 1 min 0 s"))
+      << *text;
   // A daemon of another version may not say it.
   json older = json::parse(status_json(report));
   older.erase("lease_s");
