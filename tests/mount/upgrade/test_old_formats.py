@@ -117,6 +117,36 @@ def test_a_newer_state_is_refused(mounts, make_newer):
 # ---- pools ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", ["dir", "nfs"])
+def test_an_old_pool_is_used(kind):
+    with kvmount.LoopFs(content=os.path.join(FIXTURES, "pool-v2.img.xz")) as disk, \
+            pools.Pool(kind, root=os.path.join(disk.path, "pool")) as pool, \
+            pools.node(pool, "upgrade") as mount:
+        pools.wait_until_joined(mount)
+        for name, size in old_trees.POOL_FILES.items():
+            path = os.path.join(mount.mnt, name)
+            kvmount.wait_until(lambda path=path: os.path.exists(path), 10, f"{name} is found")
+            assert old_trees.read(mount.mnt, name) == old_trees.content(ascii(name), size), name
+            status = os.stat(path)
+            assert (status.st_uid, status.st_gid) == (old_trees.OWNER, old_trees.OWNER + 1), name
+            assert status.st_mode & 0o7777 == 0o640, name
+        assert not os.path.exists(os.path.join(mount.mnt, pools.block_name("old", 99)))
+        assert pools.state(mount)["damaged"] == 0 and pools.state(mount)["refused"] is None
+        # It goes on with it: one more, one replaced, one removed.
+        new, replaced, removed = (pools.block_name("new", 1), "config.json", pools.block_name("old", 0))
+        old_trees.store(mount.mnt, new, 5000)
+        with open(os.path.join(mount.mnt, replaced), "wb") as file:
+            file.write(b"another")
+        os.unlink(os.path.join(mount.mnt, removed))
+        done = mount.cli("flush", mount.mnt)
+        assert done.returncode == 0, done
+        assert old_trees.read(pool.root, new) == old_trees.content(ascii(new), 5000)
+        assert old_trees.read(pool.root, replaced) == b"another"
+        assert not os.path.exists(pool.path(removed))
+        done = mount.cli("pool", "check", "--read", pool.uri)
+        assert done.returncode == 0, done
+
+
 @pytest.mark.parametrize("version", [1, 3])
 def test_a_pool_of_another_format_is_refused(version):
     with pools.Pool("dir") as pool:
