@@ -117,7 +117,8 @@ def make_state(disk):
 def make_pool(disk):
     root = os.path.join(disk.path, "pool")
     os.mkdir(root)
-    with pools.Pool("dir", root=root) as pool, pools.node(pool, "old-pool", data_path="daemon") as mount:
+    with pools.Pool("dir", root=root) as pool, pools.node(
+            pool, "old-pool", beat=None, data_path="daemon") as mount:
         pools.wait_until_joined(mount)
         for name, size in POOL_FILES.items():
             path = store(mount.mnt, name, size)
