@@ -104,7 +104,7 @@ class Scene:
 
 @pytest.fixture(name="scene")
 def a_mount_on_a_pool(transport):
-    with pools.Pool("nfs") as pool, pools.node(pool, "a", transport=transport) as mount:
+    with pools.Pool("nfs", own=True) as pool, pools.node(pool, "a", transport=transport) as mount:
         pools.wait_until_joined(mount)
         yield Scene(pool, mount)
 
