@@ -1,4 +1,5 @@
-"""The lease of a mount that is given none: what answered stays for 60 s, and goes afterwards."""
+"""The lease of a mount that is given none: what answered stays for 60 s, and goes
+afterwards."""
 
 import random
 import time

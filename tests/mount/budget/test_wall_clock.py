@@ -1,6 +1,6 @@
-"""The daemon's wall clock is set an hour forth or back while it serves: leases, times to live and the order
-of eviction go on as if nothing had been. The kernel's clock, and with it the stamps of the backing files,
-stays; wall_clock.c says how."""
+"""The daemon's wall clock is set an hour forth or back while it serves: leases, times to live
+and the order of eviction go on as if nothing had been. The kernel's clock, and with it the
+stamps of the backing files, stays; wall_clock.c says how."""
 
 import mmap
 import os
@@ -48,7 +48,8 @@ def a_clock():
 
 
 def check_that_it_is_off(mount, name, seconds):
-    """A directory has its stamps from the daemon alone, so it shows what that takes for the time."""
+    """A directory has its stamps from the daemon alone, so it shows what that takes for the
+    time."""
     path = os.path.join(mount.mnt, name)
     os.mkdir(path)
     control = os.path.join(mount.control, name)

@@ -1,6 +1,6 @@
-"""Bytes that are local are served by the kernel: in passthrough no READ and no WRITE reaches the daemon,
-whatever the call and whatever the name. The data path "daemon" proves the counters: every one of these
-calls moves them there."""
+"""Bytes that are local are served by the kernel: in passthrough no READ and no WRITE reaches
+the daemon, whatever the call and whatever the name. The data path "daemon" proves the counters:
+every one of these calls moves them there."""
 
 import mmap
 import os
@@ -17,7 +17,7 @@ SIZE = 1 << 20
 PIECE = 128 << 10
 
 
-# ---- ways to read a file: each returns all of its bytes ------------------------------------------
+# ---- ways to read a file: each returns all of its bytes --------------------------------------
 
 
 def by_read(path):
@@ -104,7 +104,7 @@ READS = {
 }
 
 
-# ---- ways to write a file, each in a name that is not there yet ----------------------------------
+# ---- ways to write a file, each in a name that is not there yet ------------------------------
 
 
 def write_plainly(path, content):
@@ -176,7 +176,7 @@ WRITES = {
 }
 
 
-# ---- the daemon's counters -----------------------------------------------------------------------
+# ---- the daemon's counters -------------------------------------------------------------------
 
 
 def served(mount):
@@ -209,7 +209,8 @@ def check_reads(mount, expected, directory, contents):
 def test_reads_and_writes_of_local_files(mounts, data_path, transport, seed):
     mount = mounts(data_path=data_path, transport=transport)
     assert mount.status()["transport"]["mode"] == {"uring": "io_uring", "dev": "dev_fuse"}[transport]
-    # In the daemon's data path each file is read for the first time, so that no page cache answers.
+    # In the daemon's data path each file is read for the first time, so that no page cache
+    # answers.
     expected = (lambda count: count == 0) if data_path == "passthrough" else (lambda count: count > 0)
     chance = random.Random(seed)
 

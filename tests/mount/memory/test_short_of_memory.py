@@ -1,5 +1,6 @@
-"""A daemon that is short of memory, by its cgroup or by its address space: it serves or says an error, never
-wrong bytes. At the worst it is killed; then a start with memory enough has all that was published."""
+"""A daemon that is short of memory, by its cgroup or by its address space: it serves or says an
+error, never wrong bytes. At the worst it is killed; then a start with memory enough has all
+that was published."""
 
 import errno
 import hashlib
@@ -25,7 +26,8 @@ REFUSALS = {errno.ENOMEM, errno.EIO, errno.ENOTCONN, errno.ECONNABORTED, errno.E
 
 
 class Cgroup:
-    """A memory cgroup of our own, of version 1 or 2, for the processes that are started in it."""
+    """A memory cgroup of our own, of version 1 or 2, for the processes that are started in
+    it."""
 
     def __init__(self, limit):
         self._limit = limit
@@ -52,7 +54,8 @@ class Cgroup:
         def gone():
             try:
                 os.rmdir(self.path)
-            except OSError as busy:  # A killed process is in it until its memory has been freed.
+            except OSError as busy:
+                # A killed process is in it until its memory has been freed.
                 if busy.errno != errno.EBUSY:
                     raise
                 return False
@@ -97,8 +100,8 @@ def load(path, name, number):
 
 
 def work(root, worker):
-    """Stores, names and loads for as long as the daemon answers: what was published, as [(name, number)],
-    how many calls were refused, and which names had wrong bytes."""
+    """Stores, names and loads for as long as the daemon answers: what was published, as [(name,
+    number)], how many calls were refused, and which names had wrong bytes."""
     published, refused, wrong = [], 0, []
     for number in range(FILES):
         name = f"w{worker}-{number}"

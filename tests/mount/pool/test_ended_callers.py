@@ -1,5 +1,6 @@
-"""A caller that is killed or interrupted while its open waits for a pool whose server has stopped: it ends
-by the open's deadline, nothing of it stays in the daemon, and the same file opens when the server is back.
+"""A caller that is killed or interrupted while its open waits for a pool whose server has
+stopped: it ends by the open's deadline, nothing of it stays in the daemon, and the same file
+opens when the server is back.
 
 No transport tells the daemon of a signal: the answer to the open is what lets the caller go."""
 
@@ -76,7 +77,8 @@ class Scene:
         try:
             for path in paths:
                 children.append(kvmount.Child(function, path))
-            if len(children) > POOL_THREADS:  # Those beyond the threads that ask it are counted.
+            # Those beyond the threads that ask it are counted.
+            if len(children) > POOL_THREADS:
                 kvmount.wait_until(lambda: pools.state(self.mount)["waiting_calls"] > 0, 10,
                                    "a call to wait for the pool")
             for child in children:

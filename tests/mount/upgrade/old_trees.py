@@ -3,13 +3,14 @@
     state-v1.img.xz   an ext4 with `nvme`, a device directory with its state and objects, of database format 1
     pool-v2.img.xz    an ext4 with `pool`, the directory of a pool of format 2
 
-Filesystems rather than archives: seals know the change times of backing files, and a pool's checksums the
-inode numbers. To make them anew, with the programs of an older build:
+Filesystems rather than archives: seals know the change times of backing files, and a pool's
+checksums the inode numbers. To make them anew, with the programs of an older build:
 
     KVCACHEFS_BIN=<old>/build/release/bin python3 tests/mount/upgrade/old_trees.py state tests/fixtures/state-v1.img.xz
     KVCACHEFS_BIN=<old>/build/release/bin python3 tests/mount/upgrade/old_trees.py pool tests/fixtures/pool-v2.img.xz
 
-The state was made by bbf603d, the last build of format 1; the pool by b2c2e29, the first one with pools.
+The state was made by bbf603d, the last build of format 1; the pool by b2c2e29, the first one
+with pools.
 """
 
 import hashlib
@@ -56,7 +57,7 @@ def read(root, name):
         return file.read()
 
 
-# ---- the state of format 1 -----------------------------------------------------------------------
+# ---- the state of format 1 -------------------------------------------------------------------
 
 
 def make_tree(root):
@@ -73,7 +74,8 @@ def make_tree(root):
         sparse.truncate(2 * MIB)
         sparse.seek(MIB)
         sparse.write(b"in the middle")
-    with open(os.path.join(root, "database"), "wb") as database:  # Fsynced, so it is never dropped.
+    # Fsynced, so it is never dropped.
+    with open(os.path.join(root, "database"), "wb") as database:
         database.write(content("database", 50_000))
         database.flush()
         os.fsync(database.fileno())
@@ -104,7 +106,7 @@ def check_tree(root):
     assert read(root, "database") == content("database", 50_000)
 
 
-# ---- making them ---------------------------------------------------------------------------------
+# ---- making them -----------------------------------------------------------------------------
 
 
 def make_state(disk):

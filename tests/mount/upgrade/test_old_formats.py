@@ -1,5 +1,5 @@
-"""What an older build has left is served by this one, and what a newer build has left is refused with a
-clear message and left as it is."""
+"""What an older build has left is served by this one, and what a newer build has left is
+refused with a clear message and left as it is."""
 
 import os
 import re
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 has formats of its o
 FIXTURES = os.path.join(kvmount.TESTS, "fixtures")
 
 
-# ---- state directories ---------------------------------------------------------------------------
+# ---- state directories -----------------------------------------------------------------------
 
 
 @pytest.mark.promise(7)
@@ -114,7 +114,7 @@ def test_a_newer_state_is_refused(mounts, make_newer):
     assert code != 0 and "newer" in text, (code, text)
 
 
-# ---- pools ---------------------------------------------------------------------------------------
+# ---- pools -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["dir", "nfs"])
