@@ -16,7 +16,6 @@ LEASE_S = 60
 PRESSURE_S = 10
 
 
-@pytest.mark.promise(3)
 def test_what_was_looked_up_stays_for_a_minute(limited, seed):
     chance = random.Random(seed)
     mount = limited(size=BUDGET, disk=256 * MIB)
