@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 
 NAMES = ("kvcachefs", "mount.kvcachefs", "ganesha.nfsd", "rpcbind", "qemu-system-x86")
 
@@ -25,6 +26,22 @@ def processes(mark):
         except OSError:
             continue  # It has ended.
         yield int(pid), name, line
+
+
+GOING_S = 30
+
+
+def end_tests(mark):
+    """Asks the tests of an interrupted run to end, which unmount then, and waits for that."""
+    for pid, name, _ in list(processes(mark)):
+        if name.startswith("python") or name == "pytest":
+            try:
+                os.kill(pid, signal.SIGTERM)
+            except ProcessLookupError:
+                continue
+    until = time.monotonic() + GOING_S
+    while time.monotonic() < until and any(name.startswith("python") for _, name, _ in processes(mark)):
+        time.sleep(0.2)  # The poll interval.
 
 
 def end_processes(mark, everything=False):

@@ -199,6 +199,7 @@ def main():
         else:
             run_labels(run, names)
     except KeyboardInterrupt:
+        leftovers.end_tests(context.mark)
         leftovers.end_processes(context.mark, everything=True)
         leftovers.clean_up(context)
         say("interrupted")
