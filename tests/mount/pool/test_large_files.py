@@ -108,6 +108,8 @@ def test_a_copy_made_while_it_comes_is_whole(scene):
         assert hashlib.sha256(file.read()).digest() == hashlib.sha256(scene.data).digest()
 
 
+# A read that makes no progress for two seconds is an error, as promised: forty of them need the machine.
+@pytest.mark.alone
 @PATHS
 def test_many_read_it_at_once(scene):
     def read(number):
