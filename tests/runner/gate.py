@@ -24,10 +24,11 @@ OF_THE_GATE = {**BY_SEED, "KVCACHEFS_GATE": "1"}
 
 
 class Part:
-    """Something that passes or fails. `seconds`: how long it takes where this machine has not done it yet."""
+    """Something that passes or fails. `seconds`: how long it takes, without building `preset`, where this machine has not done it
+    yet."""
 
-    def __init__(self, name, run, seconds=60, why_not=None):
-        self.name, self.run, self.seconds = name, run, seconds
+    def __init__(self, name, run, seconds=60, why_not=None, preset="release"):
+        self.name, self.run, self.seconds, self.preset = name, run, seconds, preset
         self.why_not = why_not  # Returns why it cannot run on this machine, or None.
 
 
@@ -99,15 +100,16 @@ def slices(seed):
         *_folder_slices("crash", 4, 70),
         *_folder_slices("runtimes", 4, 80),
         Part("simulations", labels.simulations, 60),
-        Part(f"{other.preset} unit", other.unit, 200),
-        Part(f"{other.preset} contract", other.contract, 100),
+        Part(f"{other.preset} unit", other.unit, 120, preset=other.preset),
+        Part(f"{other.preset} contract", other.contract, 100, preset=other.preset),
         Part("soak", labels.suites("soak", environment={"KVCACHEFS_SOAK_S": "30"}), 50),
     ]
     for which in (labels.ASAN, labels.TSAN):
         # The first fifth of one of them is in the gate.
         for number in range(1 if which is not other else 0, SANITIZED_PARTS):
             found.append(Part(f"{which.preset} mounts {number + 1}/{SANITIZED_PARTS}",
-                              lambda c, w=which, n=number: w.mounts(c, environment=_slice(n, SANITIZED_PARTS), some=False), 120))
+                              lambda c, w=which, n=number: w.mounts(c, environment=_slice(n, SANITIZED_PARTS), some=False),
+                              100, preset=which.preset))
     for number in range(2):
         found.append(Part(f"conformance {number + 1}/2",
                           labels.suites("conformance", environment=_slice(number, 2), some=False), 90, _no_programs))
@@ -115,13 +117,13 @@ def slices(seed):
                           labels.suites(*labels.ORACLE_FOLDERS, some=False,
                                         environment={**_slice(number, 2), "KVCACHEFS_TARGET": "ext4"}), 40))
         found.append(Part(f"libfuse314 {number + 1}/2",
-                          lambda c, n=number: labels.libfuse314(c, _slice(n, 2)), 80))
+                          lambda c, n=number: labels.libfuse314(c, _slice(n, 2)), 60, preset="libfuse314"))
         found.append(Part(f"xfs {number + 1}/2",
                           labels.suites(*labels.XFS_FOLDERS, some=False,
                                         environment={**_slice(number, 2), "KVCACHEFS_BELOW": "xfs"}), 60))
     targets = labels.fuzz_targets()
     for first in range(0, len(targets), 2):
         pair = targets[first:first + 2]
-        found.append(Part("fuzz " + " ".join(pair), lambda c, p=pair: labels.fuzz(c, p, 15), 40))
+        found.append(Part("fuzz " + " ".join(pair), lambda c, p=pair: labels.fuzz(c, p, 15), 20, preset="fuzz"))
     random.Random(seed).shuffle(found)
     return found

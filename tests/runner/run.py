@@ -19,6 +19,8 @@ from results import Durations, Results  # noqa: E402
 # Gate and slices end within 28 minutes of the start; a slice begins only if it will have ended by then.
 BUDGET_S = int(os.environ.get("KVCACHEFS_BUDGET_S", 28 * 60))
 SLOW_S = 5
+# Of a preset that this machine has never built.
+BUILD_S = 400
 FULL_RUN = os.path.join(ROOT, "bench", "results", "full-run.txt")
 
 
@@ -29,16 +31,31 @@ class Run:
         self.context = context
         self.passed = self.failed = 0
         self.took = []        # (seconds, part)
+        self.built_in = {}    # part -> seconds of it that were building
         self.text = []        # what was said, for the record of a full run
 
     def say(self, text=""):
         say(text)
         self.text.append(text)
 
+    def built(self):
+        """preset -> seconds that building it has taken in this run."""
+        took = {}
+        for preset, _, seconds, _ in self.context.builds:
+            took[preset] = took.get(preset, 0) + seconds
+        return took
+
+    def expected(self, part):
+        """Seconds that the part will take, by what it took on this machine before."""
+        durations = self.context.durations
+        building = 0 if part.preset in self.built() else durations.of(f"build {part.preset}", BUILD_S)
+        return (durations.of(f"part {part.name}", part.seconds) + building) * 1.2
+
     def part(self, part):
         """Runs it; its log is build/test-logs/NAME.log. Returns whether it has passed."""
         context, start = self.context, time.monotonic()
         since = Results(context.reports).position()
+        built = sum(self.built().values())
         context.log_path = os.path.join(LOGS, part.name.replace("/", "-of-").replace(" ", "-") + ".log")
         with open(context.log_path, "w+", errors="replace") as context.log:
             good = bool(part.run(context))
@@ -53,6 +70,7 @@ class Run:
         for line in left:
             self.say("    " + line)
         self.took.append((seconds, part.name))
+        self.built_in[part.name] = sum(self.built().values()) - built
         self.passed += good
         self.failed += not good
         if not good:
@@ -86,7 +104,8 @@ class Run:
             self.say(f"  {test}: {verdict}")
         context.durations.save({
             **{line["test"]: line["seconds"] for line in Results(context.reports).lines()},
-            **{f"part {name}": round(seconds, 1) for seconds, name in self.took}})
+            **{f"part {name}": round(seconds - self.built_in[name], 1) for seconds, name in self.took},
+            **{f"build {preset}": round(seconds, 1) for preset, seconds in self.built().items()}})
         self.say(f"KVCACHEFS_SEED={context.seed}, {context.elapsed() / 60:.1f} minutes")
         self.say(f"{self.passed} passed, {self.failed} failed")
 
@@ -114,7 +133,7 @@ def run_slices(run, sanitizer_first):
     left_out = []
     for part in parts:
         why = part.why_not() if part.why_not else None
-        expected = context.durations.of(f"part {part.name}", part.seconds) * 1.2
+        expected = run.expected(part)
         if why is None and context.elapsed() + expected > BUDGET_S:
             why = f"{expected:.0f} s do not fit into {BUDGET_S / 60:.0f} minutes"
         if why:
