@@ -28,9 +28,13 @@ OpenedDirectory Directories::open(InodeNumber directory, const Caller& caller) {
 
 void Directories::release(OpenDirectory& directory) {
   core_.listings.closed(directory.reader_);
-  if (directory.opening_) core_.knowledge.closed_directory(*directory.opening_);
-  const std::lock_guard lock(mutex_);
-  open_.erase(directory.place_);
+  std::optional<Crawlers::Opening> opening;
+  {
+    const std::lock_guard lock(mutex_);
+    opening = std::exchange(directory.opening_, std::nullopt);
+    open_.erase(directory.place_);
+  }
+  if (opening) core_.knowledge.closed_directory(*opening);
 }
 
 void Directories::begin_listing(OpenDirectory& directory, std::uint64_t after_cookie) {
