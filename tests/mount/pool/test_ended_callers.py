@@ -23,15 +23,6 @@ OPEN_S = 2.0  # The deadline of an open of a small file.
 OPENAT = 257 if os.uname().machine == "x86_64" else 56
 
 
-def load(path):
-    """The bytes; None: a miss."""
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
-
-
 def open_with_handler(path):
     """(errno of the open or 0, how often the handler of SIGINT ran by its end)."""
     caught = []
@@ -99,7 +90,7 @@ class Scene:
 
         kvmount.wait_until(at_rest, 20, "the mount is at rest")
         for path, content in files.items():
-            kvmount.wait_until(lambda path=path, content=content: load(path) == content, 20,
+            kvmount.wait_until(lambda path=path, content=content: pools.load(path) == content, 20,
                                f"{path} is read")
         assert self.mount.status()["counts"]["open_files"] == 0
 
@@ -125,7 +116,7 @@ def test_a_killed_caller_ends_by_the_deadline(scene):
         found = scene.find(CALLERS)
         files.update(found)
         before = time.monotonic()
-        children = scene.start(load, found)
+        children = scene.start(pools.load, found)
         began = time.monotonic()
         print(f"round {number}: {len(children)} callers in {began - before:.3f} s")
         try:
@@ -152,7 +143,7 @@ def store_on(cpu, path):
     os.sched_setaffinity(0, {cpu})
     with open(path, "wb") as file:
         file.write(b"local")
-    return load(path)
+    return pools.load(path)
 
 
 def test_an_interrupted_caller_gets_an_answer(scene):
