@@ -8,6 +8,8 @@ from context import LOGS, ROOT, WORKERS
 
 # Whole traces in simulation: single-threaded, minutes of computing.
 SIMULATIONS = ("ChainPolicy.*", "Runtimes/*")
+# What a million names cost in memory, which a sanitizer multiplies: minutes there, and no figure.
+SIZES = ("LearnerCost.*", "LookAlikeRows.*")
 # ThreadSanitizer does not follow a fork of a process that has threads.
 FORKING = ("RocksdbStoreTest.KeepsEveryWriteOfAKilledProcess", "States.AChildThat*")
 

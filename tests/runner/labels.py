@@ -101,7 +101,7 @@ class Sanitizer:
         self.wrap = ["setarch", platform.machine(), "--addr-no-randomize"]
 
     def _gtest(self, context, program, shards):
-        leave_out = list(gtests.SIMULATIONS) + (list(gtests.FORKING) if self.preset == "tsan" else [])
+        leave_out = [*gtests.SIMULATIONS, *gtests.SIZES] + (list(gtests.FORKING) if self.preset == "tsan" else [])
         return build(context, self.preset, program) and gtests.run(
             context, self.preset, program, leave_out=leave_out, shards=shards, wrap=self.wrap,
             environment=self.environment)
