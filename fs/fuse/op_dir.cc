@@ -1,6 +1,8 @@
 // OPENDIR, RELEASEDIR, READDIR and READDIRPLUS.
+#include <utility>
 #include <vector>
 
+#include "fs/fuse/kernel_order.h"
 #include "fs/fuse/ops.h"
 
 namespace kvcachefs {
@@ -117,26 +119,32 @@ void op_opendir(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noex
   info->cache_readdir = opened.remembers;
   // Without it each OPENDIR drops what the kernel remembers.
   info->keep_cache = opened.directory != nullptr;
+  before_answer(opened.directory);
   if (fuse_reply_open(request, info) != 0 && opened.directory != nullptr)
     volume.release_directory(*opened.directory);
 }
 
 void op_releasedir(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
-  if (OpenDirectory* directory = open_directory(info); directory != nullptr)
+  if (auto* const directory = reinterpret_cast<OpenDirectory*>(info->fh);
+      directory != nullptr) {
+    after_request(directory);
     volume_of(request).release_directory(*directory);
+  }
   fuse_reply_err(request, 0);
 }
 
 void op_readdir(fuse_req_t request, fuse_ino_t inode, std::size_t size, off_t offset,
                 fuse_file_info* info) noexcept {
-  read_directory(Reply(request, Operation::kReaddir), inode, size, offset, /*plus=*/false,
-                 open_directory(info));
+  Reply reply(request, Operation::kReaddir);
+  OpenDirectory* const directory = reply.directory(info);
+  read_directory(std::move(reply), inode, size, offset, /*plus=*/false, directory);
 }
 
 void op_readdirplus(fuse_req_t request, fuse_ino_t inode, std::size_t size, off_t offset,
                     fuse_file_info* info) noexcept {
-  read_directory(Reply(request, Operation::kReaddirplus), inode, size, offset, /*plus=*/true,
-                 open_directory(info));
+  Reply reply(request, Operation::kReaddirplus);
+  OpenDirectory* const directory = reply.directory(info);
+  read_directory(std::move(reply), inode, size, offset, /*plus=*/true, directory);
 }
 
 }  // namespace kvcachefs

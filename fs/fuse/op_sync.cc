@@ -61,9 +61,10 @@ void op_fsync(fuse_req_t request, fuse_ino_t inode, int data_only,
 }
 
 void op_fsyncdir(fuse_req_t request, fuse_ino_t inode, int, fuse_file_info* info) noexcept {
-  if (OpenDirectory* directory = open_directory(info); directory != nullptr)
-    volume_of(request).synced_directory(*directory);
-  sync_here_or_there(Reply(request, Operation::kFsyncdir), inode,
+  Reply reply(request, Operation::kFsyncdir);
+  if (OpenDirectory* directory = reply.directory(info); directory != nullptr)
+    reply.volume().synced_directory(*directory);
+  sync_here_or_there(std::move(reply), inode,
                      [inode](Volume& volume) { return volume.fsync_directory(inode); });
 }
 

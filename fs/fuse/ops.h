@@ -139,11 +139,6 @@ void op_copy_file_range(fuse_req_t request, fuse_ino_t from, off_t from_offset,
                         fuse_file_info* from_info, fuse_ino_t to, off_t to_offset,
                         fuse_file_info* to_info, std::size_t length, int flags) noexcept;
 
-// What the file handle of a directory stands for; null: nothing is to be told of it.
-[[nodiscard]] inline OpenDirectory* open_directory(const fuse_file_info* info) noexcept {
-  return reinterpret_cast<OpenDirectory*>(info->fh);
-}
-
 // op_dir.cc
 void op_releasedir(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept;
 void op_opendir(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept;

@@ -101,22 +101,30 @@ Reply::Reply(Reply&& other) noexcept
     : request_(std::exchange(other.request_, nullptr)),
       operation_(other.operation_),
       began_ns_(other.began_ns_),
-      file_(other.file_) {}
+      handle_(other.handle_) {}
 
 Reply::~Reply() { assert(request_ == nullptr && "a request was dropped without an answer"); }
 
 fuse_req_t Reply::take(bool failed) noexcept {
   assert(request_ != nullptr && "a request was answered twice");
-  before_answer(file_);
+  before_answer(handle_);
   context().stats.record(operation_, began_ns_, monotonic_now(), failed);
   return std::exchange(request_, nullptr);
 }
 
 OpenFile* Reply::file(const fuse_file_info* info) noexcept {
   if (info == nullptr) return nullptr;
-  file_ = reinterpret_cast<OpenFile*>(info->fh);
-  after_request(file_);
-  return file_;
+  auto* const file = reinterpret_cast<OpenFile*>(info->fh);
+  handle_ = file;
+  after_request(handle_);
+  return file;
+}
+
+OpenDirectory* Reply::directory(const fuse_file_info* info) noexcept {
+  auto* const directory = reinterpret_cast<OpenDirectory*>(info->fh);
+  handle_ = directory;
+  after_request(handle_);
+  return directory;
 }
 
 std::span<std::byte> Reply::buffer(std::size_t size) {
@@ -210,14 +218,14 @@ bool Reply::entry(const Entry& entry) noexcept {
 
 bool Reply::opened(const Opened& opened, fuse_file_info& info) noexcept {
   describe(opened, context().direct_mmap, info);
-  file_ = opened.file;
+  handle_ = opened.file;
   return fuse_reply_open(take(), &info) == 0;
 }
 
 bool Reply::created(const Created& created, fuse_file_info& info) noexcept {
   const fuse_entry_param param = to_entry_param(created.entry);
   describe(created.opened, context().direct_mmap, info);
-  file_ = created.opened.file;
+  handle_ = created.opened.file;
   return fuse_reply_create(take(), &param, &info) == 0;
 }
 

@@ -31,6 +31,8 @@ class Reply {
   // The open file that the request names, null when it names none: the FUSE file handle is its
   // address.
   [[nodiscard]] OpenFile* file(const fuse_file_info* info) noexcept;
+  // The open directory that the request names, null when nothing is to be told of it.
+  [[nodiscard]] OpenDirectory* directory(const fuse_file_info* info) noexcept;
 
   // Memory for a result of up to `size` bytes, for data(): the ring entry's own where there is
   // one (then nothing is copied), else this thread's. Valid until the answer, on the thread
@@ -66,7 +68,7 @@ class Reply {
   fuse_req_t request_;
   Operation operation_;
   std::int64_t began_ns_;
-  OpenFile* file_ = nullptr;
+  void* handle_ = nullptr;  // the open file or directory that the kernel keeps in order
 };
 
 [[nodiscard]] fuse_entry_param to_entry_param(const Entry& entry) noexcept;
