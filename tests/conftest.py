@@ -70,6 +70,14 @@ def seed():
 
 
 @pytest.fixture
+def page_cache(watchdog):  # pylint: disable=unused-argument
+    """For a test of what the kernel remembers: no other test drops the machine's caches meanwhile. Tests that use it run on one
+    worker, one after the other (selection.py)."""
+    with kvmount.page_cache():
+        yield
+
+
+@pytest.fixture
 def mounts(request):
     """A factory of Mounts that are started at once and closed after the test."""
     opened = []

@@ -301,14 +301,16 @@ def fsync_dir(path):
         os.close(fd)
 
 
+PAGE_CACHE_LOCK = "/run/lock/kvcachefs-tests-page-cache"
 _page_cache_holders = 0
 
 
 @contextlib.contextmanager
 def page_cache():
-    """While this process holds it, no other test drops the machine's caches."""
+    """While this process holds it, no other test drops the machine's caches, in whatever clone it runs."""
     global _page_cache_holders
-    with open(os.path.abspath(__file__)) as lock:
+    os.makedirs(os.path.dirname(PAGE_CACHE_LOCK), exist_ok=True)
+    with open(PAGE_CACHE_LOCK, "a") as lock:
         if not _page_cache_holders:
             fcntl.flock(lock, fcntl.LOCK_EX)
         _page_cache_holders += 1

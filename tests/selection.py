@@ -78,10 +78,14 @@ def _in_slice(nodeid):
 
 
 def _group(item):
-    """Tests that have to run on one worker, one after the other: by their mark, or because they share a module's mount."""
+    """Of tests that have to run on one worker, one after the other: by their mark, or because what the kernel remembers is theirs
+    alone meanwhile. None: of the others."""
     marked = item.get_closest_marker("xdist_group")
     if marked:
         return marked.kwargs.get("name") or marked.args[0]
+    if "page_cache" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.xdist_group("page_cache"))
+        return "page_cache"
     return None
 
 

@@ -10,7 +10,8 @@ import stores
 import watch
 from stores import KIB, MIB
 
-pytestmark = [pytest.mark.skipif(kvmount.PLAIN, reason="ext4 grants no leases"),
+pytestmark = [pytest.mark.usefixtures("page_cache"),
+              pytest.mark.skipif(kvmount.PLAIN, reason="ext4 grants no leases"),
               pytest.mark.short]
 
 COUNT = 20

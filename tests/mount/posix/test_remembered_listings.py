@@ -10,7 +10,8 @@ import pytest
 import kvmount
 from getdents import getdents, rest_of, whole
 
-pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 has no daemon to ask")
+pytestmark = [pytest.mark.usefixtures("page_cache"),
+              pytest.mark.skipif(kvmount.PLAIN, reason="ext4 has no daemon to ask")]
 
 # More than the kernel asks for at a time.
 NAMES = 2000

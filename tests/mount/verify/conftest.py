@@ -2,10 +2,7 @@
 
 import pytest
 
-import kvmount
-
 
 @pytest.fixture(autouse=True)
-def page_cache(watchdog):  # pylint: disable=unused-argument
-    with kvmount.page_cache():
-        yield
+def _alone_with_the_caches(page_cache):  # pylint: disable=unused-argument
+    yield
