@@ -11,6 +11,10 @@ if(KVCACHEFS_WERROR)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(kv_flags INTERFACE -Wthread-safety)
+  if(KVCACHEFS_UNITY)
+    # A name of one file shadows that of another here. GCC, which compiles all of them, means variables of functions.
+    target_compile_options(kv_flags INTERFACE -Wno-shadow)
+  endif()
 elseif(KVCACHEFS_UNITY OR KVCACHEFS_SANITIZE)
   # GCC's manual, -fsanitize: false positives, "most notably" of this one; files compiled together show it others.
   # The develop preset warns.
