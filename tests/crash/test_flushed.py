@@ -91,7 +91,7 @@ def test_a_full_disk_is_said_and_the_flush_succeeds_when_there_is_room(seed):
             done = mount.cli("flush", "--timeout", "1s", mount.mnt)
             if done.returncode != 0:
                 assert (done.returncode, done.stdout) == (1, ""), done
-                assert " not on the disk after 1s without progress: see the log" in done.stderr, done
+                assert " not on the disk after 1.0 s without progress: see the log" in done.stderr, done
             os.unlink(filler)
             done = mount.cli("flush", mount.mnt, seconds=120)
             assert (done.returncode, done.stdout) == (0, FLUSHED), done

@@ -118,9 +118,10 @@ def slices(seed):
                                         environment={**_slice(number, 2), "KVCACHEFS_TARGET": "ext4"}), 40))
         found.append(Part(f"libfuse314 {number + 1}/2",
                           lambda c, n=number: labels.libfuse314(c, _slice(n, 2)), 60, preset="libfuse314"))
-        found.append(Part(f"xfs {number + 1}/2",
+    for number in range(4):
+        found.append(Part(f"xfs {number + 1}/4",
                           labels.suites(*labels.XFS_FOLDERS, some=False,
-                                        environment={**_slice(number, 2), "KVCACHEFS_BELOW": "xfs"}), 60))
+                                        environment={**_slice(number, 4), "KVCACHEFS_BELOW": "xfs"}), 120))
     targets = labels.fuzz_targets()
     for first in range(0, len(targets), 2):
         pair = targets[first:first + 2]
