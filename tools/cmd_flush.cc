@@ -244,10 +244,8 @@ int flush(const FlushArguments& arguments) {
 
 void add_flush(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<FlushArguments>();
-  CLI::App* command = app.add_subcommand("flush",
-                                         "Brings what was closed to the disk now, and waits "
-                                         "for it; with a pool also until it is on "
-                                         "the pool, and what was removed is not");
+  CLI::App* command = app.add_subcommand(
+      "flush", "Brings what was closed to the disk and, with a pool, to the pool");
   command
       ->add_option(
           "PATH", arguments->path,

@@ -230,6 +230,7 @@ def test_one_file_is_a_link_and_several_are_a_directory(root):
 
 def test_is_read_only_and_not_listed(root):
     entrance = f"{root}/.kvcachefs"
+    os.makedirs(f"{root}/copy", exist_ok=True)
     assert ".kvcachefs" not in os.listdir(root)
     assert os.listdir(entrance) == ["by-prefix"]
     assert os.path.samefile(f"{entrance}/by-prefix/..", entrance)
