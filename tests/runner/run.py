@@ -110,6 +110,11 @@ class Run:
         self.say(f"{self.passed} passed, {self.failed} failed")
 
 
+def run_sanitizer(run):
+    for part in gate.sanitizer_of_the_gate(run.context.seed):
+        run.part(part)
+
+
 def run_gate(run):
     """The gate. True when the sanitizer belongs to what comes next, because building has taken long."""
     context = run.context
@@ -117,8 +122,7 @@ def run_gate(run):
         run.part(part)
     late = context.elapsed() > gate.SANITIZER_AT_ONCE_S
     if not late:
-        for part in gate.sanitizer_of_the_gate(context.seed):
-            run.part(part)
+        run_sanitizer(run)
     run.say(f"gate: {context.elapsed() / 60:.1f} minutes"
             + (", the sanitizer comes first among the slices" if late else ""))
     return late
@@ -128,8 +132,7 @@ def run_slices(run, sanitizer_first):
     context = run.context
     parts = gate.slices(context.seed)
     if sanitizer_first:
-        for part in gate.sanitizer_of_the_gate(context.seed):
-            run.part(part)
+        run_sanitizer(run)
     left_out = []
     for part in parts:
         why = part.why_not() if part.why_not else None
@@ -211,8 +214,10 @@ def main():
     try:
         if not names or names == ["gate"]:
             late = run_gate(run)
-            if not names or late:
-                run_slices(run, late) if not names else [run.part(p) for p in gate.sanitizer_of_the_gate(context.seed)]
+            if not names:
+                run_slices(run, late)
+            elif late:
+                run_sanitizer(run)
         elif names == ["full"]:
             run_full(run)
         else:
