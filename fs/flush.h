@@ -1,4 +1,4 @@
-// What a flush of a mount, or of a part of the mount, waits for: the disk, then the pool.
+// A flush of a mount, or of a part of the mount, waits for the disk, then for the pool.
 #pragma once
 
 #include <cstdint>

@@ -596,7 +596,7 @@ Result<Flush> Volume::flush(std::string_view path, const FlushPoint& since) {
                  .opened = core.write_opens.load(),
                  .sync = sealer.want_sync()};
   }
-  // What was closed since the last look waits for no end of a burst either.
+  // A file that was closed since the last look waits for no end of a burst either.
   sealer.hurry();
   out.unsealed = TRY(count_unsealed(core, path, out.since));
   // After the count: a seal that it has seen is one of these until it is on the disk.

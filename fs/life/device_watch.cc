@@ -57,7 +57,7 @@ void DeviceWatch::run() {
         check(device, TierCheck::kRead);
       }
     }
-    // Who fails on it over and over causes a check a period.
+    // A caller that fails on it over and over causes a check a period.
     if (suspected.empty()) continue;
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, period_, [this] { return stopping_; })) return;

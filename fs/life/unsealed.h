@@ -10,7 +10,7 @@
 
 namespace kvcachefs {
 
-// What a flush waits for, as of its first look.
+// The files that a flush waits for, as of its first look.
 struct FlushPoint {
   // Files that were made from here on are not waited for; 0: there was no look yet.
   InodeNumber before = 0;

@@ -37,7 +37,7 @@ KernelListings::Grant KernelListings::opened(ListingReader& reader, InodeNumber 
     return {};
   }
   const bool is_unseen = listing.is_whole && listing.modified == modified;
-  // What this reader lists, the earlier one could list unseen.
+  // The earlier reader could list unseen what this one lists.
   if (!is_unseen && listing.unread > 0 && now_ns - listing.unread_ns < kUnreadNanos) return {};
   reader.directory_ = directory;
   reader.remembers_ = true;

@@ -34,7 +34,7 @@ class KernelNotifications {
   virtual void invalidate_attributes(InodeNumber inode) = 0;
   // The attributes, and the pages that the kernel has of its bytes.
   virtual void invalidate_data(InodeNumber inode) = 0;
-  // What the kernel remembers of a directory's names. When the kernel has taken the message,
+  // Drops the names of a directory that the kernel remembers. When the kernel has taken it,
   // the sender calls Volume::listing_dropped() with the ticket; not if the message was lost.
   virtual void drop_listing(InodeNumber directory, std::uint64_t ticket) = 0;
 };
