@@ -29,6 +29,7 @@
 #include "fs/node/attributes.h"
 #include "fs/node/core.h"
 #include "fs/pool/damaged_files.h"
+#include "fs/pool/evicted_early.h"
 #include "fs/pool/pool_evictor.h"
 #include "fs/pool/pool_files.h"
 #include "fs/pool/pool_listings.h"
@@ -46,10 +47,11 @@ struct Volume::Parts {
       : core(catalog, std::move(devices), options, ids, notifications) {
     if (options.pool == nullptr) return;
     damaged.emplace(*options.pool);
-    pool_files.emplace(core, names, *options.pool, options.pool_options, replaced, *damaged);
+    pool_files.emplace(core, names, *options.pool, options.pool_options, replaced,
+                       evicted_early, *damaged);
     pool_stager.emplace(core, *pool_files);
     pool_listings.emplace(core, *options.pool);
-    publisher.emplace(core, *options.pool, replaced, *damaged);
+    publisher.emplace(core, *options.pool, replaced, evicted_early, *damaged);
     if (options.pool_options.size > 0 && !options.read_only)
       pool_evictor.emplace(catalog, *options.pool, *pool_files, options.pool_options.size);
   }
@@ -71,6 +73,7 @@ struct Volume::Parts {
   Expirer expirer{core};
   DeviceWatch device_watch{core};
   ReplacedNames replaced;
+  EvictedEarly evicted_early;
   std::optional<DamagedFiles> damaged;  // with a pool, as the next
   std::optional<PoolFiles> pool_files;
   std::optional<PoolStager> pool_stager;

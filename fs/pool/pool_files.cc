@@ -34,12 +34,14 @@ bool is_of(const PoolCopy& copy, const PoolStatus& status) noexcept {
 }  // namespace
 
 PoolFiles::PoolFiles(Core& core, Namespace& names, PoolService& service,
-                     const PoolOptions& options, ReplacedNames& replaced, DamagedFiles& damaged)
+                     const PoolOptions& options, ReplacedNames& replaced,
+                     EvictedEarly& evicted_early, DamagedFiles& damaged)
     : core_(core),
       names_(names),
       service_(service),
       options_(options),
       replaced_(replaced),
+      evicted_early_(evicted_early),
       damaged_(damaged),
       frames_(core, service, damaged,
               [this](const InodePtr& inode, const PoolCopy& copy, NewCopy&& local,
@@ -570,6 +572,7 @@ void PoolFiles::on_change(const PoolLogRecord& record) {
       continue;
     const bool is_evicted = record.change == PoolChange::kEvicted;
     if ((*stays || is_evicted) && state != DataState::kRemote) {
+      if (*stays && is_evicted) evicted_early_.note(record.path_hash, record.fileid);
       stays_here(**inode, **copy);
     } else if (is_evicted && known_.holds(number, monotonic_now())) {
       // Whoever was told of it may still load it: its handle leads to it in the pool's trash. It is asked for again when

@@ -23,6 +23,7 @@
 #include "backend/pool/pool_transfer.h"
 #include "fs/names/namespace.h"
 #include "fs/pool/damaged_files.h"
+#include "fs/pool/evicted_early.h"
 #include "fs/pool/frame_fetcher.h"
 #include "fs/pool/known_files.h"
 #include "fs/pool/looked_again.h"
@@ -43,7 +44,7 @@ class PoolFiles {
   static constexpr std::uint64_t kOpenRate = 50'000'000;  // bytes a second
 
   PoolFiles(Core& core, Namespace& names, PoolService& service, const PoolOptions& options,
-            ReplacedNames& replaced, DamagedFiles& damaged);
+            ReplacedNames& replaced, EvictedEarly& evicted_early, DamagedFiles& damaged);
 
   // Whether a lookup should ask the pool: the name is not here, may be there, and nothing says that it is not; or it
   // is here, and what others did to it may have been missed.
@@ -153,6 +154,7 @@ class PoolFiles {
   PoolService& service_;
   const PoolOptions options_;
   ReplacedNames& replaced_;
+  EvictedEarly& evicted_early_;
   DamagedFiles& damaged_;
   LookedAgain looked_again_;  // whoever opened what was replaced just then
   EarlyLoad::Count early_{0};

@@ -24,6 +24,7 @@
 #include "fs/node/core.h"
 #include "fs/pool/damaged_files.h"
 #include "fs/pool/directory_describer.h"
+#include "fs/pool/evicted_early.h"
 #include "fs/pool/keep_teller.h"
 #include "fs/pool/name_remover.h"
 #include "fs/pool/owner_teller.h"
@@ -40,10 +41,11 @@ namespace kvcachefs {
 class Publisher {
  public:
   Publisher(Core& core, PoolService& service, ReplacedNames& replaced,
-            const DamagedFiles& damaged)
+            EvictedEarly& evicted_early, const DamagedFiles& damaged)
       : core_(core),
         service_(service),
         replaced_(replaced),
+        evicted_early_(evicted_early),
         damaged_(damaged),
         names_(core, service),
         bound_(core, files_),
@@ -133,6 +135,7 @@ class Publisher {
   Core& core_;
   PoolService& service_;
   ReplacedNames& replaced_;
+  EvictedEarly& evicted_early_;
   const DamagedFiles& damaged_;
   NameRemover names_;
   PutOff files_;                   // by inode

@@ -264,6 +264,57 @@ TEST_P(WriteBack, OfTwoThatReplaceANameAtOnceTheLastStands) {
   EXPECT_EQ("other", std::string(std::istreambuf_iterator<char>(there), {}));
 }
 
+// The pool is full: what has just come there goes again, before its publication is recorded here.
+TEST_P(WriteBack, WhatIsEvictedOnItsWayStaysHere) {
+  Uuid node = service_.node();
+  node[0] = 9;
+  PoolService other([this](Deadline) { return place_->open(); },
+                    {.node = node, .beat_every = 100ms});
+  other.start();
+  ASSERT_TRUE(TestVolume::wait_for([&] {
+    return other.living().size() == 2 && service_.living().size() == 2 &&
+           service_.miss_time() == PoolService::kMissFollowed;
+  }));
+  const auto keep = [&](std::string_view name) {
+    const auto dentry = must(volume_.catalog().find_dentry(kRootInode, name));
+    must(volume_->set_xattr(dentry.value().inode, "user.kvcachefs.policy", "keep", 0,
+                            TestVolume::kRoot));
+  };
+  const auto evict = [&](std::string_view path) {
+    const std::string there = place_->root() + "/" + std::string(path);
+    struct stat status {};
+    EXPECT_EQ(0, ::stat(there.c_str(), &status));
+    EXPECT_TRUE(std::filesystem::remove(there));
+    other.tell({.change = PoolChange::kEvicted,
+                .path_hash = pool_path_hash(path),
+                .fileid = status.st_ino,
+                .size = 5});
+    EXPECT_TRUE(TestVolume::wait_for(
+        [&] { return must(volume_.catalog().list_by_fileid(status.st_ino, 1)).empty(); }));
+  };
+  faults_->set([&](std::string_view call, std::string_view path) {
+    // Other names are the pool's own.
+    if ((call != "linked" && call != "renamed") || path.starts_with(".kvcachefs/")) return 0;
+    const int count = ++faulted_;
+    if (count == 3) keep(path);
+    if (count <= 3) evict(path);
+    return 0;
+  });
+  const InodeNumber block = volume_.store_file(kRootInode, block_name(1), "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return faulted_ == 1 && counts().to_publish == 0; }));
+  EXPECT_EQ("bytes", must(volume_.read_path(block_name(1))));
+  EXPECT_FALSE(must(volume_.catalog().find_pool_copy(block)).has_value());
+  EXPECT_FALSE(is_on_pool(block_name(1)));
+  volume_.store_file(kRootInode, "config.json", "bytes");
+  ASSERT_TRUE(TestVolume::wait_for([&] { return faulted_ == 2 && counts().to_publish == 0; }));
+  EXPECT_EQ("bytes", must(volume_.read_path("config.json")));
+  // What must not be lost comes once more.
+  const InodeNumber kept = volume_.store_file(kRootInode, block_name(2), "bytes");
+  EXPECT_TRUE(TestVolume::wait_for(
+      [&] { return faulted_ == 4 && counts().to_publish == 0 && is_on_pool(block_name(2)); }));
+  EXPECT_TRUE(must(volume_.catalog().find_pool_copy(kept)).has_value());
+}
+
 INSTANTIATE_TEST_SUITE_P(All, WriteBack, ::testing::ValuesIn(testing::pool_places()),
                          [](const auto& each) { return each.param.name; });
 
