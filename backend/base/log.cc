@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "backend/base/log_file.h"
+#include "backend/base/visible.h"
 
 namespace kvcachefs {
 namespace {
@@ -117,6 +118,13 @@ void log_flush() noexcept {
 
 bool log_enabled(LogLevel level) noexcept {
   return level >= state().level.load(std::memory_order_relaxed) && level != LogLevel::kOff;
+}
+
+std::string log_text(std::string_view text) {
+  std::string out = visible(text);
+  for (std::size_t at = out.find('"'); at != std::string::npos; at = out.find('"', at))
+    out.replace(at, 1, "\\x22");
+  return out;
 }
 
 void log_line(LogLevel level, std::string_view line) noexcept {

@@ -2,13 +2,15 @@
 // cheap; spdlog lives in log.cc.
 //
 // Levels: error = a person must act, warn = degraded, info = lifecycle, debug = per operation.
-// Any thread may log. Never log payloads.
+// Any thread may log. Never log payloads. Names, paths and what others have sent are arguments, never part of the format: as
+// such they are escaped.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "backend/base/result.h"
 
@@ -30,23 +32,39 @@ void log_flush() noexcept;
 [[nodiscard]] bool log_enabled(LogLevel level) noexcept;
 void log_line(LogLevel level, std::string_view line) noexcept;
 
-template <class... Args>
-void log_debug(fmt::format_string<Args...> format, Args&&... args) {
-  if (log_enabled(LogLevel::kDebug)) {
-    log_line(LogLevel::kDebug, fmt::format(format, std::forward<Args>(args)...));
+// Text as a value of a line: as visible() shows it (visible.h), and a quotation mark as \x22. No name can begin a line or a
+// key of its own.
+[[nodiscard]] std::string log_text(std::string_view text);
+
+// What an argument of a line becomes: text is escaped, all else is taken as it is.
+template <class Value>
+decltype(auto) log_value(const Value& value) {
+  if constexpr (std::is_convertible_v<const Value&, std::string_view>) {
+    return log_text(value);
+  } else {
+    return (value);
   }
 }
 template <class... Args>
+void log_values(LogLevel level, fmt::string_view format, const Args&... values) {
+  log_line(level, fmt::vformat(format, fmt::make_format_args(values...)));
+}
+
+template <class... Args>
+void log_debug(fmt::format_string<Args...> format, Args&&... args) {
+  if (log_enabled(LogLevel::kDebug)) log_values(LogLevel::kDebug, format, log_value(args)...);
+}
+template <class... Args>
 void log_info(fmt::format_string<Args...> format, Args&&... args) {
-  log_line(LogLevel::kInfo, fmt::format(format, std::forward<Args>(args)...));
+  log_values(LogLevel::kInfo, format, log_value(args)...);
 }
 template <class... Args>
 void log_warn(fmt::format_string<Args...> format, Args&&... args) {
-  log_line(LogLevel::kWarn, fmt::format(format, std::forward<Args>(args)...));
+  log_values(LogLevel::kWarn, format, log_value(args)...);
 }
 template <class... Args>
 void log_error(fmt::format_string<Args...> format, Args&&... args) {
-  log_line(LogLevel::kError, fmt::format(format, std::forward<Args>(args)...));
+  log_values(LogLevel::kError, format, log_value(args)...);
 }
 
 }  // namespace kvcachefs

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "backend/base/clock.h"
@@ -32,6 +34,22 @@ TEST_F(Log, WritesOneLineAnEventFromItsLevelUp) {
   EXPECT_EQ(std::string::npos, text.find("hidden"));
   EXPECT_NE(std::string::npos, text.find(" info started pid=42\n"));
   EXPECT_NE(std::string::npos, text.find(" error it is braces {} %s\n"));
+}
+
+// A name can be any bytes: it makes no line, no key and no colour of its own.
+TEST_F(Log, NamesStayInTheirPlace) {
+  ASSERT_OK(log_open({.file = dir_ / "log"}));
+  const std::string name = "a\n2026-01-01 1 error forged\x1b[31m\" errno=\"5\\";
+  const char* const text = "b\rc";
+  log_warn("not read path=\"{}\" step=\"{}\" of=\"{}\" errno={}", name, std::string_view(name),
+           text, 5);
+  log_flush();
+  const std::string log = testing::read_file(dir_ / "log");
+  EXPECT_EQ(1, std::count(log.begin(), log.end(), '\n'));
+  const std::string shown = R"(a\x0a2026-01-01 1 error forged\x1b[31m\x22 errno=\x225\x5c)";
+  EXPECT_NE(std::string::npos, log.find(R"(not read path=")" + shown + R"(" step=")" + shown +
+                                        R"(" of="b\x0dc" errno=5)"))
+      << log;
 }
 
 TEST_F(Log, AppendsToAnOlderLog) {
