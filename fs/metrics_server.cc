@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -22,10 +23,11 @@ namespace {
 
 constexpr std::size_t kThreads = 2;
 constexpr std::size_t kWaiting = 8;  // connections; further ones stay in the kernel's queue
-constexpr std::size_t kLongestBody = 1024;
+// Of a request: its line and its headers. There is no body that would be of use.
+constexpr std::size_t kLongestRequest = 16 * 1024;
 constexpr std::int64_t kClientNanos = 2 * kNanosPerSecond;
 
-// A connection whose time is bounded as a whole, however little a client sends at a time.
+// A connection whose time is bounded as a whole, however little a client sends at a time, and so are the bytes that are read.
 class TimedStream : public httplib::Stream {
  public:
   explicit TimedStream(int socket) : socket_(socket) {}
@@ -33,7 +35,11 @@ class TimedStream : public httplib::Stream {
   [[nodiscard]] bool is_readable() const override { return is_ready(POLLIN); }
   [[nodiscard]] bool is_writable() const override { return is_ready(POLLOUT); }
   ssize_t read(char* out, std::size_t size) override {
-    return is_readable() ? ::recv(socket_, out, size, 0) : -1;
+    size = std::min(size, left_);
+    if (size == 0 || !is_readable()) return -1;
+    const ssize_t got = ::recv(socket_, out, size, 0);
+    if (got > 0) left_ -= static_cast<std::size_t>(got);
+    return got;
   }
   ssize_t write(const char* data, std::size_t size) override {
     return is_writable() ? ::send(socket_, data, size, MSG_NOSIGNAL | MSG_DONTWAIT) : -1;
@@ -61,6 +67,7 @@ class TimedStream : public httplib::Stream {
   }
 
   const int socket_;
+  std::size_t left_ = kLongestRequest;
   const std::int64_t end_ = monotonic_now() + kClientNanos;
 };
 
@@ -156,7 +163,16 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::open(const MetricsAddress&
     const int yes = 1;
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   });
-  http->set_payload_max_length(kLongestBody);
+  http->set_payload_max_length(0);
+  // Before httplib reads what may come behind the head.
+  http->set_pre_routing_handler(
+      [](const httplib::Request& request, httplib::Response& response) {
+        if (request.method == "GET" || request.method == "HEAD")
+          return httplib::Server::HandlerResponse::Unhandled;
+        response.status = 405;
+        response.set_header("Allow", "GET, HEAD");
+        return httplib::Server::HandlerResponse::Handled;
+      });
   http->Get("/metrics", [handler = std::move(handler)](const httplib::Request&,
                                                        httplib::Response& response) {
     response.set_content(handler(), kMetricsType);
