@@ -116,16 +116,6 @@ Result<void> each_name(int parent, const char* directory, Visit visit) {
   }
 }
 
-// A directory of ours: made when it is not there, mode 0700 whatever the umask.
-Result<void> make_directory(int parent, const char* name) {
-  if (::mkdirat(parent, name, 0700) != 0) {
-    if (errno == EEXIST) return {};
-    return fail_errno("device: make a directory");
-  }
-  if (::fchmodat(parent, name, 0700, 0) != 0) return fail_errno("device: chmod a directory");
-  return {};
-}
-
 // Open directories are checked rather than paths, so that what was checked is what is used.
 Result<void> check_ours(int fd) {
   struct stat status;
@@ -136,6 +126,19 @@ Result<void> check_ours(int fd) {
   if (others_write && (status.st_mode & S_ISVTX) == 0) {
     return fail(EPERM, "device: others may write to it");
   }
+  return {};
+}
+
+// A directory of ours: made when it is not there, mode 0700 whatever the umask.
+Result<void> make_directory(int parent, const char* name) {
+  if (::mkdirat(parent, name, 0700) != 0) {
+    if (errno == EEXIST) return {};
+    return fail_errno("device: make a directory");
+  }
+  const UniqueFd made(::openat(parent, name, kDirFlags));
+  if (!made) return fail_errno("device: open a directory");
+  TRY(check_ours(made.get()));
+  if (::fchmod(made.get(), 0700) != 0) return fail_errno("device: chmod a directory");
   return {};
 }
 

@@ -376,6 +376,17 @@ constexpr std::array kSettings = {
         "Lets other users than the one who mounts use the mount; permissions are checked in "
         "either case. Default: off",
         set_flag<&Config::allow_other>},
+    Setting{"nonempty", "", kFlag, true, true,
+            "Takes a mount point, and nvme directories, that hold other things already. "
+            "Default: off, "
+            "they are refused",
+            set_flag<&Config::nonempty>},
+    Setting{"insecure-paths", "", kFlag, true, true,
+            "Takes an nvme or state directory that others could replace, for they may write to "
+            "one above it, and a directory of "
+            "a pool that others may write to: they could read and change everybody's files. "
+            "Default: off, such are refused",
+            set_flag<&Config::insecure_paths>},
     Setting{"data-path", "MODE", kValue, true, true,
             "auto, passthrough (the kernel reads and writes local files itself) or daemon. "
             "Default: "
@@ -648,7 +659,12 @@ Result<std::string> canonical_path(const std::string& path) {
   return std::string(resolved.data());
 }
 
-Result<Config> load_config(const ConfigSources& sources, std::string& problem) {
+LogTarget log_target(const Config& config) {
+  const bool is_silent = !config.foreground && config.log_file.empty();
+  return {.file = config.log_file, .level = is_silent ? LogLevel::kOff : config.log_level};
+}
+
+Result<Config> read_settings(const ConfigSources& sources, std::string& problem) {
   Config config;
   config.mountpoint = sources.mountpoint;
 
@@ -660,7 +676,9 @@ Result<Config> load_config(const ConfigSources& sources, std::string& problem) {
   const std::string file = config_file_of(from_lists, sources.command_line);
   std::vector<Assignment> from_file;
   if (!file.empty()) {
-    const std::string text = TRY(read_file(file, problem));
+    const bool is_relative = file.front() != '/' && !sources.directory.empty();
+    const std::string text =
+        TRY(read_file(is_relative ? sources.directory + "/" + file : file, problem));
     TRY(parse_config_file(text, file, config.kernel, from_file, problem));
     TRY(apply(config, from_file, file + ": ", problem));
   }
@@ -676,6 +694,14 @@ Result<Config> load_config(const ConfigSources& sources, std::string& problem) {
     TRY(refuse_without_pool(from_lists, "-o ", problem));
     TRY(refuse_without_pool(sources.command_line, "--", problem));
   }
+  for (auto* source :
+       {&std::as_const(from_file), &std::as_const(from_lists), &sources.command_line})
+    config.said.insert(config.said.end(), source->begin(), source->end());
+  return config;
+}
+
+Result<Config> load_config(const ConfigSources& sources, std::string& problem) {
+  Config config = TRY(read_settings(sources, problem));
   TRY(finish(config, problem));
   return config;
 }

@@ -59,6 +59,8 @@ struct Config {
   std::string state;  // empty until finish_config(): `<first nvme>/state`
   bool state_is_default = true;
   bool allow_other = false;
+  bool nonempty = false;        // takes directories that hold other things
+  bool insecure_paths = false;  // takes directories that others can write to or replace
   DataPathChoice data_path = DataPathChoice::kAuto;
   TransportChoice transport = TransportChoice::kAuto;
   bool keep_by_default = false;  // policy keep
@@ -84,6 +86,10 @@ struct Config {
   PoolOptions pool_options;
   KernelOptions kernel;
   std::string mountpoint;
+  // What was said, by all sources that count, in their order.
+  std::vector<Assignment> said;
+  // What --insecure-paths has let through: a line each, to be said at the start.
+  std::vector<std::string> warnings;
 };
 
 enum class SettingKind : std::uint8_t { kFlag, kValue, kList };
@@ -110,6 +116,7 @@ Result<void> parse_config_file(std::string_view text, const std::string& file,
                                std::string& problem);
 
 struct ConfigSources {
+  std::string directory;  // where a relative name of a file begins; empty: the process' own
   std::vector<std::string> option_lists;  // each -o, in order
   std::vector<Assignment> command_line;   // in order
   std::string mountpoint;
@@ -119,6 +126,12 @@ struct ConfigSources {
 // device, absolute paths that go together (config_paths.h). Changes nothing. Errors: EINVAL,
 // ERANGE, and what reading the file gives. `problem` names the option, the value and the fix.
 Result<Config> load_config(const ConfigSources& sources, std::string& problem);
+
+// The same without a look at the paths: they are as they were written. For a daemon that runs, whose paths do not change.
+Result<Config> read_settings(const ConfigSources& sources, std::string& problem);
+
+// Where the log goes, and from which level on: in the background without a file nowhere.
+[[nodiscard]] LogTarget log_target(const Config& config);
 
 // The path without symlinks, `.`, `..` and slashes at its end. The last component need not be
 // there, and a mount that stands on it is not asked: a dead or hung mount point can be named.

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "backend/base/clock.h"
+#include "backend/base/trusted_path.h"
 #include "backend/base/unique_fd.h"
 #include "backend/superblock.h"
 #include "fs/mount_table.h"
@@ -72,13 +73,22 @@ std::string resolve(std::string path) {
   return std::filesystem::path(out + rest).lexically_normal().string();
 }
 
+// Who else could change what is in a directory, or put another in its place; empty: nobody, or it is not there.
+std::string other_writers(const std::string& directory) {
+  struct stat status {};
+  if (directory.empty() || ::stat(directory.c_str(), &status) != 0) return {};
+  std::string writer = writable_by_others(directory);
+  return writer.empty() ? replaceable_at(directory) : writer;
+}
+
 // Runs in a process that may hang, and keeps nobody's descriptors: a reader of standard output would wait for it. What the
 // parent has yet to print must not come out of the pipe (ThreadSanitizer's _exit() flushes).
 [[noreturn]] void resolve_into(int pipe, const std::string& path) {
   constexpr int kPipe = STDIN_FILENO;
   if (pipe != kPipe) ::dup2(pipe, kPipe);
   ::close_range(kPipe + 1, ~0u, 0);
-  const std::string out = resolve(path);
+  const std::string resolved = resolve(path);
+  const std::string out = resolved + '\0' + other_writers(resolved);
   const bool written =
       ::write(kPipe, out.data(), out.size()) == static_cast<ssize_t>(out.size());
   ::_exit(written ? 0 : 1);
@@ -93,14 +103,18 @@ void reap(pid_t child) {
     ::usleep(kPauseUs);
 }
 
-// The path resolved as far as it is there; as it is when it cannot be told in time.
-std::string resolve_in_time(const std::string& path) {
+struct Resolved {
+  std::string path;  // as far as it is there; as it is written when it cannot be told in time
+  std::string writers;  // as other_writers(), where it could be told
+};
+Resolved resolve_in_time(const std::string& path) {
+  const Resolved unresolved{.path = path, .writers = {}};
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return path;
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return unresolved;
   const UniqueFd from_child{ends[0]};
   UniqueFd to_us{ends[1]};
   const pid_t child = ::fork();
-  if (child < 0) return path;
+  if (child < 0) return unresolved;
   if (child == 0) resolve_into(to_us.get(), path);
   to_us.reset();
   std::string out;
@@ -116,7 +130,9 @@ std::string resolve_in_time(const std::string& path) {
     if (got > 0) out.append(part.data(), static_cast<std::size_t>(got));
   }
   reap(child);
-  return ended && !out.empty() ? out : path;
+  const std::size_t end = out.find('\0');
+  if (!ended || end == 0 || end == std::string::npos) return unresolved;
+  return {.path = out.substr(0, end), .writers = out.substr(end + 1)};
 }
 
 // Whether one path lies in the other, by whatever way.
@@ -201,7 +217,26 @@ class Finisher {
           path.error().code);
     }
     device.path = std::move(*path);
-    return refuse_inside(device.path, "--nvme");
+    TRY(refuse_inside(device.path, "--nvme"));
+    return refuse_replaceable(device.path, "--nvme");
+  }
+
+  // Who may write above it puts a directory of his own in its place.
+  Result<void> refuse_replaceable(const std::string& path, std::string_view option) {
+    const std::string problem = replaceable_at(path);
+    if (problem.empty()) return {};
+    if (config_.insecure_paths) {
+      config_.warnings.push_back(fmt::format(
+          "{}: {}: others could put another in its place: {}", option, path, problem));
+      return {};
+    }
+    return refuse(
+        problem_,
+        fmt::format(
+            "{}: {}: others could put another in its place: {}: take that from them, name "
+            "another directory, or give --insecure-paths",
+            option, path, problem),
+        EPERM);
   }
 
   Result<void> check_devices() {
@@ -247,6 +282,7 @@ class Finisher {
         TRY(absolute(config_.state, "--state", "make its parent directory first", problem_));
     config_.state_is_default = config_.state == default_state;
     TRY(refuse_inside(config_.state, "--state"));
+    TRY(refuse_replaceable(config_.state, "--state"));
     return refuse_on_device(config_.state, "--state");
   }
 
@@ -274,10 +310,22 @@ class Finisher {
 
   Result<void> finish_log() {
     TRY(refuse_log_inside(written(config_.log_file)));
+    TRY(refuse_odd_log());
     config_.log_file =
         TRY(absolute(config_.log_file, "--log", "make its directory first", problem_));
     TRY(refuse_log_inside(config_.log_file));
     return refuse_own(config_.log_file, "--log");
+  }
+
+  // Before it is resolved: a link may be led elsewhere by who owns it, and what is no file may do anything with what is written.
+  Result<void> refuse_odd_log() {
+    const std::string& path = config_.log_file;
+    struct stat found {};
+    if (::lstat(path.c_str(), &found) != 0 || S_ISREG(found.st_mode)) return {};
+    if (S_ISLNK(found.st_mode))
+      return refuse(problem_,
+                    fmt::format("--log: {}: a symlink: name the file that it leads to", path));
+    return refuse(problem_, fmt::format("--log: {}: not a file: name a file", path));
   }
 
   // Who writes his log into his own mount waits for himself, for ever.
@@ -291,11 +339,28 @@ class Finisher {
   Result<void> finish_pool() {
     std::string& path = config_.pool->path;
     TRY(refuse_pool_in_mount(path));
-    path = resolve_in_time(path);
+    Resolved resolved = resolve_in_time(path);
+    path = std::move(resolved.path);
     TRY(refuse_pool_in_mount(path));
+    TRY(refuse_writers(path, resolved.writers));
     for (const DeviceSetting& device : config_.nvme)
       TRY(refuse_overlap(path, "--nvme", device.path));
     return refuse_overlap(path, "--state", config_.state);
+  }
+
+  Result<void> refuse_writers(const std::string& path, const std::string& writers) {
+    if (writers.empty()) return {};
+    if (config_.insecure_paths) {
+      config_.warnings.push_back(fmt::format(
+          "--pool: {}: others could read and change everybody's files: {}", path, writers));
+      return {};
+    }
+    return refuse(problem_,
+                  fmt::format("--pool: {}: others could read and change everybody's files: {}: "
+                              "take that from them, or "
+                              "give --insecure-paths",
+                              path, writers),
+                  EPERM);
   }
 
   // Who asks his own mount for an answer waits for himself.

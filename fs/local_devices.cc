@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "backend/base/log.h"
@@ -93,17 +96,45 @@ Result<void> refuse_missing(const std::vector<std::unique_ptr<Tier>>& found,
   return {};
 }
 
+// Whether something in the directory is of this mount: what an earlier start has left, or on the way to one of its paths.
+bool is_own(const std::string& path, const Config& config) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  if (name == "objects" || name == "quarantine" || name == "lost+found" ||
+      name.starts_with(kSuperblockName))
+    return true;
+  const std::array own{&config.mountpoint, &config.state, &config.log_file};
+  return std::any_of(own.begin(), own.end(), [&](const std::string* each) {
+    return *each == path || each->starts_with(path + "/");
+  });
+}
+
+// A directory of somebody's files, or of a whole system, is none to strew ours over.
+Result<void> refuse_foreign(const std::string& directory, const Config& config,
+                            std::string& problem) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(directory, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    if (is_own(entry->path(), config)) continue;
+    problem = fmt::format(
+        "--nvme: {}: holds other things ({:?}): name an empty directory, or give --nonempty",
+        directory, entry->path().filename().string());
+    return fail(ENOTEMPTY, "a directory holds other things");
+  }
+  return {};  // opening it says what is wrong with one that does not read
+}
+
 }  // namespace
 
 LocalDevices::~LocalDevices() {
   for (const std::string& path : made_) unmake(path);
 }
 
-Result<std::vector<std::unique_ptr<Tier>>> LocalDevices::open(
-    const std::vector<DeviceSetting>& settings, const SizeLimit& min_free, Catalog& catalog,
-    std::string& problem) {
+Result<std::vector<std::unique_ptr<Tier>>> LocalDevices::open(const Config& config,
+                                                              Catalog& catalog,
+                                                              std::string& problem) {
+  const std::vector<DeviceSetting>& settings = config.nvme;
   for (const DeviceSetting& setting : settings)
-    TRY(refuse_min_free(setting, min_free, problem));
+    TRY(refuse_min_free(setting, config.min_free, problem));
   problem = "database: its identity does not read: run kvcachefs fsck";
   const DeviceUuid uuid = TRY(catalog.uuid());
   std::vector<std::unique_ptr<Tier>> devices(settings.size());
@@ -113,6 +144,7 @@ Result<std::vector<std::unique_ptr<Tier>>> LocalDevices::open(
   TRY(refuse_missing(devices, settings, catalog, problem));
   for (std::size_t i = 0; i < settings.size(); ++i) {
     if (devices[i]) continue;
+    if (!config.nonempty) TRY(refuse_foreign(settings[i].path, config, problem));
     made_.push_back(settings[i].path);
     devices[i] = TRY(open_one(settings[i], uuid, problem));
     log_info("device event=made path={} uuid={}", settings[i].path,

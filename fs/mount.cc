@@ -47,11 +47,33 @@ constexpr std::chrono::milliseconds kLastWords{500};
 // next start.
 constexpr double kSealSeconds = 20;
 
-sigset_t stop_signals() noexcept {
+// Settings that a live mount takes over.
+constexpr std::array<std::string_view, 3> kLive{"log-level", "scrub", "stop-timeout"};
+
+// Those that run() takes. All but SIGHUP ask for a stop.
+sigset_t taken_signals() noexcept {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP}) sigaddset(&set, signal);
   return set;
+}
+
+// Their default ends a process or halts it, and nobody who sends one to a filesystem can mean that. A fault (SIGSEGV and its kin)
+// and SIGABRT end it as SIGKILL does; SIGCHLD and the like do nothing anyway.
+void ignore_other_signals() noexcept {
+  for (const int signal : {SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO,
+                           SIGPWR, SIGSTKFLT, SIGXCPU, SIGXFSZ, SIGTSTP, SIGTTIN, SIGTTOU})
+    ::signal(signal, SIG_IGN);
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) ::signal(signal, SIG_IGN);
+}
+
+// What was said of a setting, in order.
+std::vector<std::string_view> values_of(const std::vector<Assignment>& said,
+                                        std::string_view name) {
+  std::vector<std::string_view> values;
+  for (const Assignment& each : said)
+    if (each.name == name) values.push_back(each.value);
+  return values;
 }
 
 void ring(const UniqueFd& event) noexcept {
@@ -131,10 +153,12 @@ BudgetOptions budget_options(const Config& config,
 }  // namespace
 
 void Mount::prepare_process() noexcept {
-  const sigset_t stop = stop_signals();
-  ::pthread_sigmask(SIG_BLOCK, &stop, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
+  const sigset_t taken = taken_signals();
+  ::pthread_sigmask(SIG_BLOCK, &taken, nullptr);
+  ignore_other_signals();
   ::umask(0);
+  const rlimit all{RLIM_INFINITY, RLIM_INFINITY};
+  for (const auto limit : {RLIMIT_FSIZE, RLIMIT_CPU}) ::setrlimit(limit, &all);
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
     // Who starts it may allow few (1,024 in some containers): a batch of the sealer alone has 512.
@@ -148,7 +172,11 @@ void Mount::prepare_process() noexcept {
   ::prctl(PR_SET_DUMPABLE, 0);
 }
 
-Mount::Mount(const Config& config) : config_(config), started_(monotonic_now()) {}
+Mount::Mount(const Config& config)
+    : config_(config),
+      started_(monotonic_now()),
+      said_(config.said),
+      stop_timeout_(config.stop_timeout) {}
 
 Result<std::unique_ptr<Mount>> Mount::start(const Config& config, const Note& note,
                                             std::string& problem) {
@@ -158,6 +186,10 @@ Result<std::unique_ptr<Mount>> Mount::start(const Config& config, const Note& no
   TRY(check_privileges(config.allow_other, problem));
   log_info("mount event=starting version={} mountpoint={} state={}", KVCACHEFS_VERSION,
            config.mountpoint, config.state);
+  for (const std::string& warning : config.warnings) {
+    log_warn("mount event=insecure what=\"{}\"", warning);
+    note(warning);
+  }
 
   std::unique_ptr<Mount> mount{new Mount(config)};
   const auto take_state = [&]() -> Result<void> {
@@ -170,8 +202,10 @@ Result<std::unique_ptr<Mount>> Mount::start(const Config& config, const Note& no
     taken = take_state();
   TRY(taken);
   TRY(take_mount_point(config.mountpoint, before, note, problem));
+  if (!config.nonempty) TRY(refuse_nonempty(config.mountpoint, problem));
   TRY(mount->open_database(problem));
   TRY(mount->open_volume(problem));
+  mount->say_what_is_reached(note);
   TRY(mount->open_control(problem));
   TRY(mount->open_metrics(problem));
   TRY(mount->mount_kernel(problem));
@@ -214,8 +248,10 @@ Result<void> Mount::open_pool(std::string& problem) {
       .size = config_.kernel.read_only ? 0 : config_.pool_options.size};
   pool_governor_ = std::make_shared<PoolGovernor>(config_.pool_options.in_flight);
   const NfsCommon common = make_nfs_common(pool_governor_);
-  PoolClient::Open open = [uri = *config_.pool, common](Deadline deadline) {
-    return open_pool_session(uri, deadline, common);
+  const OtherWriters others =
+      config_.insecure_paths ? OtherWriters::kTaken : OtherWriters::kRefused;
+  PoolClient::Open open = [uri = *config_.pool, common, others](Deadline deadline) {
+    return open_pool_session(uri, deadline, common, others);
   };
   pool_ = std::make_unique<PoolService>(std::move(open), options);
   return {};
@@ -224,7 +260,7 @@ Result<void> Mount::open_pool(std::string& problem) {
 Result<void> Mount::open_volume(std::string& problem) {
   TRY(open_pool(problem));
   devices_ = std::make_unique<LocalDevices>();
-  auto tiers = TRY(devices_->open(config_.nvme, config_.min_free, *catalog_, problem));
+  auto tiers = TRY(devices_->open(config_, *catalog_, problem));
   // A database that stays remembers its devices: they must stay, too.
   if (!state_->is_fresh()) devices_->keep();
   // Any regular file of the first device shows whether the kernel takes its files.
@@ -246,6 +282,25 @@ Result<void> Mount::open_volume(std::string& problem) {
   return {};
 }
 
+// A size that others have filled the disk below: programs that believe df would never see it full.
+void Mount::say_what_is_reached(const Note& note) const {
+  for (std::size_t i = 0; i < config_.nvme.size(); ++i) {
+    const DeviceSetting& device = config_.nvme[i];
+    const DeviceRoom seen = volume_->room_on(i);
+    if (!device.size || seen.room.budget == 0) continue;
+    struct statvfs below {};
+    if (::statvfs(device.path.c_str(), &below) != 0) continue;
+    const std::uint64_t given = device.size->of(below.f_blocks * below.f_frsize);
+    // A twentieth less is not worth a word.
+    if (seen.room.budget + seen.database >= given / 20 * 19) continue;
+    const std::string text = fmt::format(
+        "--nvme: {}:{}: {} of it can be reached: others have the rest of its filesystem",
+        device.path, device.size_text, format_size(seen.room.budget));
+    log_warn("mount event=size_not_reached what=\"{}\"", text);
+    note(text);
+  }
+}
+
 void Mount::remember_devices() noexcept {
   std::vector<std::string> paths;
   for (const DeviceSetting& device : config_.nvme) paths.push_back(device.path);
@@ -259,8 +314,8 @@ void Mount::remember_devices() noexcept {
 
 Result<void> Mount::mount_kernel(std::string& problem) {
   problem = "mount: no descriptors are left: raise the limit of open files";
-  const sigset_t stop = stop_signals();
-  signals_.reset(::signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK));
+  const sigset_t taken = taken_signals();
+  signals_.reset(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
   stop_asked_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   session_ended_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!signals_ || !stop_asked_ || !session_ended_) return fail_errno("eventfd");
@@ -385,6 +440,7 @@ Mount::Event Mount::wait_for_event(int timeout_ms) noexcept {
     signalfd_siginfo info{};
     if (::read(signals_.get(), &info, sizeof info) == sizeof info) {
       log_info("mount event=signal number={} from_pid={}", info.ssi_signo, info.ssi_pid);
+      if (info.ssi_signo == SIGHUP) return Event::kHangUp;
     }
   }
   if (polls[2].revents != 0) {
@@ -396,12 +452,49 @@ Mount::Event Mount::wait_for_event(int timeout_ms) noexcept {
 
 int Mount::run() {
   Event event = Event::kTimeout;
-  while (event == Event::kTimeout) event = wait_for_event(-1);
+  while (event == Event::kTimeout || event == Event::kHangUp) {
+    event = wait_for_event(-1);
+    if (event == Event::kHangUp) take_settings();
+  }
   stopping_ = true;
   systemd_notify("STOPPING=1\nSTATUS=stopping");
   if (event == Event::kStop) unmount_in_time();
   finish();
   return session_failed_ ? 1 : 0;
+}
+
+// What cannot be read or used leaves all as it was.
+void Mount::take_settings() {
+  std::string problem;
+  std::optional<Config> next;
+  if (read_settings_) {
+    Result<Config> read = read_settings_(problem);
+    if (read.ok())
+      next = std::move(*read);
+    else
+      log_error("mount event=settings_not_read reason=\"{}\"", problem);
+  }
+  // As it was first named: a relative name is not the same from here.
+  LogTarget log = log_target(config_);
+  if (next) log.level = log_target(*next).level;
+  if (const Result<void> opened = log_open(log); !opened.ok())
+    log_error("mount event=log_not_opened step=\"{}\" errno={}", opened.error().what,
+              opened.error().code);
+  if (!next) return;
+  stop_timeout_ = next->stop_timeout;
+  volume_->set_scrub_rate(next->scrub);
+  for (const Setting& setting : settings()) {
+    if (values_of(said_, setting.name) == values_of(next->said, setting.name)) continue;
+    const bool is_live = std::find(kLive.begin(), kLive.end(), setting.name) != kLive.end();
+    const auto values = values_of(next->said, setting.name);
+    const std::string value = fmt::format("{}", fmt::join(values, " "));
+    if (is_live)
+      log_info("mount event=setting_taken name={} value=\"{}\"", setting.name, value);
+    else
+      log_warn("mount event=setting_waits name={} value=\"{}\" for=\"the next mount\"",
+               setting.name, value);
+  }
+  said_ = std::move(next->said);
 }
 
 // Tries until nobody uses the mount; true when it is unmounted, or was already.
@@ -414,21 +507,23 @@ bool Mount::drain(std::int64_t deadline) noexcept {
     // An event is the session's end, or somebody who does not want to wait.
     const Event event = wait_for_event(std::min(left, kDrainPollMs));
     if (event == Event::kStop) impatient_ = true;
-    if (event != Event::kTimeout) return false;
+    if (event != Event::kTimeout && event != Event::kHangUp) return false;
   }
 }
 
 void Mount::unmount_in_time() noexcept {
   const std::int64_t now = monotonic_now();
-  const std::int64_t deadline = now + config_.stop_timeout.count();
+  const std::int64_t deadline = now + stop_timeout_.count();
   if (!drain(std::min(deadline, now + kDrain))) {
     const auto detached = session_->unmount(/*lazily=*/true);
     log_warn("mount event=detached_busy ok={} serving_what_is_open_s={}", detached.ok(),
              milliseconds_until(deadline) / 1000);
   }
   // The last close ends the session, in whatever mount namespace it happens.
-  if (wait_for_event(impatient_ ? 0 : milliseconds_until(deadline)) == Event::kSessionEnded)
-    return;
+  Event event = Event::kHangUp;
+  while (event == Event::kHangUp)
+    event = wait_for_event(impatient_ ? 0 : milliseconds_until(deadline));
+  if (event == Event::kSessionEnded) return;
   log_warn("mount event=stopped_in_use effect=\"what is open gets ENOTCONN\"");
   session_->request_stop();
 }

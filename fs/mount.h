@@ -41,9 +41,9 @@ namespace kvcachefs {
 
 class Mount {
  public:
-  // What a daemon wants of its process: the signals of a stop blocked (run() takes them), many
-  // descriptors, no core dumps (they would hold cache bytes), no umask (modes come from the
-  // callers).
+  // What a daemon wants of its process: the signals that run() takes blocked, those ignored that would end or stop it and
+  // mean nothing to it, many descriptors, no limit of the starter's to the size of files or the processor's time, no core dumps
+  // (they would hold cache bytes), no umask (modes come from the callers).
   static void prepare_process() noexcept;
 
   // All up to "the mount answers". The caller has one thread. A failure leaves nothing behind;
@@ -55,10 +55,13 @@ class Mount {
   Mount(const Mount&) = delete;
   Mount& operator=(const Mount&) = delete;
 
-  // Serves until SIGTERM, SIGINT or SIGHUP, ask_to_stop(), or until somebody unmounts; stops;
+  // Serves until SIGTERM, SIGINT or SIGQUIT, ask_to_stop(), or until somebody unmounts; stops;
   // returns the exit code: 0, or 1 when the connection to the kernel failed. A second signal
-  // ends the waiting.
+  // ends the waiting. SIGHUP opens the log anew and takes over the settings that may change on a live mount (kLive).
   int run();
+  // Reads the settings again; before run(). Errors: as read_settings(). Without it SIGHUP opens the log alone.
+  using ReadSettings = std::function<Result<Config>(std::string& problem)>;
+  void on_hang_up(ReadSettings read) { read_settings_ = std::move(read); }
   // Any thread.
   void ask_to_stop() noexcept;
 
@@ -68,6 +71,7 @@ class Mount {
   Result<void> open_database(std::string& problem);
   Result<void> open_pool(std::string& problem);
   Result<void> open_volume(std::string& problem);
+  void say_what_is_reached(const Note& note) const;
   // For fsck. The mount works without it.
   void remember_devices() noexcept;
   Result<void> mount_kernel(std::string& problem);
@@ -77,14 +81,19 @@ class Mount {
   Result<std::string> answer(const ControlRequest& request);
   [[nodiscard]] StatusReport report();
 
-  enum class Event { kStop, kSessionEnded, kTimeout };
+  enum class Event { kStop, kSessionEnded, kHangUp, kTimeout };
   Event wait_for_event(int timeout_ms) noexcept;
+  void take_settings();
   void unmount_in_time() noexcept;
   bool drain(std::int64_t deadline) noexcept;
   void finish() noexcept;
 
   const Config config_;
   const std::int64_t started_;
+  ReadSettings read_settings_;
+  // Of the settings, what may have changed since.
+  std::vector<Assignment> said_;
+  std::chrono::nanoseconds stop_timeout_;
   // In the order of their making; finish() takes them apart the other way round.
   std::unique_ptr<StateDir> state_;
   std::unique_ptr<LocalDevices> devices_;

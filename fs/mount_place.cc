@@ -12,7 +12,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "backend/base/file_lock.h"
 #include "backend/base/log.h"
@@ -149,6 +151,18 @@ Result<void> take_mount_point(const std::string& mountpoint, AnswerProbe& probe,
         EBUSY);
   }
   return {};
+}
+
+Result<void> refuse_nonempty(const std::string& mountpoint, std::string& problem) {
+  std::error_code error;
+  const std::filesystem::directory_iterator first(mountpoint, error);
+  if (error || first == std::filesystem::directory_iterator()) return {};
+  return refuse(problem,
+                fmt::format("mount point: {}: holds other things ({:?}), which the mount would "
+                            "hide: name an empty "
+                            "directory, or give --nonempty",
+                            mountpoint, first->path().filename().string()),
+                ENOTEMPTY);
 }
 
 }  // namespace kvcachefs

@@ -23,4 +23,7 @@ Result<void> check_privileges(bool allow_other, std::string& problem);
 Result<void> take_mount_point(const std::string& mountpoint, AnswerProbe& probe,
                               const Note& note, std::string& problem);
 
+// After take_mount_point(). Errors: ENOTEMPTY: the mount would hide what is in the directory.
+Result<void> refuse_nonempty(const std::string& mountpoint, std::string& problem);
+
 }  // namespace kvcachefs

@@ -537,6 +537,10 @@ bool Volume::rename_waits_for_disk(InodeNumber parent, std::string_view name,
          ((flags & RENAME_EXCHANGE) != 0 && waits_for_disk(parent, name));
 }
 
+void Volume::set_scrub_rate(std::uint64_t bytes_per_second) {
+  parts_->scrubber.set_rate(bytes_per_second);
+}
+
 // What the budget holds, and as free what is or can be made free: who cleans a directory when its disk
 // looks full then leaves that to us.
 Result<struct statvfs> Volume::statfs() {

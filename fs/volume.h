@@ -351,6 +351,8 @@ class Volume {
                                            unsigned flags);
 
   Result<struct statvfs> statfs();
+  // Of the scrub, in bytes a second; 0: it rests. Any thread.
+  void set_scrub_rate(std::uint64_t bytes_per_second);
 
   // ---- for who asks (fs/explain) ----
   // Of a path relative to the root. Errors: EINVAL (a name of .kvcachefs), EIO, EBADMSG, ESTALE (it

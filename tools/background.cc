@@ -83,6 +83,8 @@ Result<void> StartReport::ready() {
   return {};
 }
 
+void close_inherited_descriptors() noexcept { ::close_range(STDERR_FILENO + 1, ~0U, 0); }
+
 int run_in_background(const std::function<int(StartReport&)>& daemon) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fs/config.h"
+#include "tools/background.h"
 #include "tools/commands.h"
 #include "tools/export_server.h"
 #include "tools/find_mount.h"
@@ -86,7 +87,10 @@ int serve_nfs(const ExportArguments& arguments) {
     complain(problem);
     return kExitUsage;
   }
-  if (arguments.run) return ExportServer(what).run();
+  if (arguments.run) {
+    close_inherited_descriptors();
+    return ExportServer(what).run();
+  }
   print_out("{}", *config);
   return kExitOk;
 }

@@ -2,8 +2,10 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <map>
 #include <memory>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -26,7 +28,9 @@ struct MountArguments {
 };
 
 ConfigSources sources_of(const MountArguments& arguments) {
-  ConfigSources sources{.option_lists = arguments.option_lists,
+  std::error_code error;
+  ConfigSources sources{.directory = std::filesystem::current_path(error).string(),
+                        .option_lists = arguments.option_lists,
                         .command_line = {},
                         .mountpoint = arguments.mountpoint};
   for (const auto& [name, option] : arguments.options) {
@@ -38,12 +42,8 @@ ConfigSources sources_of(const MountArguments& arguments) {
 }
 
 // The daemon: from here to its end.
-int serve(const Config& config, StartReport& report) {
-  // In the background without a file there is no place for a log: failures of the start are
-  // reported.
-  const bool silent = !config.foreground && config.log_file.empty();
-  const auto opened =
-      log_open({.file = config.log_file, .level = silent ? LogLevel::kOff : config.log_level});
+int serve(const Config& config, const ConfigSources& sources, StartReport& report) {
+  const auto opened = log_open(log_target(config));
   if (!opened) {
     report.failed(fmt::format("--log: {}: {}: name a file that can be written", config.log_file,
                               std::strerror(opened.error().code)));
@@ -61,6 +61,7 @@ int serve(const Config& config, StartReport& report) {
   }
   const bool wanted = report.ready().ok();
   if (!wanted) (*mount)->ask_to_stop();
+  (*mount)->on_hang_up([&](std::string& text) { return read_settings(sources, text); });
   const int code = (*mount)->run();
   mount->reset();
   log_flush();
@@ -69,17 +70,20 @@ int serve(const Config& config, StartReport& report) {
 
 int mount(const MountArguments& arguments) {
   std::string problem;
-  const auto config = load_config(sources_of(arguments), problem);
+  const ConfigSources sources = sources_of(arguments);
+  const auto config = load_config(sources, problem);
   if (!config) {
     complain(problem);
     const int code = config.error().code;
     return code == EINVAL || code == ERANGE ? kExitUsage : kExitFailed;
   }
+  close_inherited_descriptors();
   if (config->foreground) {
     StartReport report;
-    return serve(*config, report);
+    return serve(*config, sources, report);
   }
-  return run_in_background([&](StartReport& report) { return serve(*config, report); });
+  return run_in_background(
+      [&](StartReport& report) { return serve(*config, sources, report); });
 }
 
 }  // namespace

@@ -71,8 +71,11 @@ bool write_all(const std::string& path, std::string_view text) {
 // Whether the directory may be the server's own: ours alone, and with nothing in it that no export has made. Others'
 // are not closed to them. `problem` says why not.
 bool is_usable(const std::string& path, std::string& problem) {
+  // By descriptor: what was looked at is what is changed.
+  const UniqueFd directory{
+      ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
   struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+  if (!directory || ::fstat(directory.get(), &status) != 0) {
     problem = fmt::format("{}: not a directory: {}", path, kOtherWork);
     return false;
   }
@@ -92,7 +95,7 @@ bool is_usable(const std::string& path, std::string& problem) {
     problem = fmt::format("{}: holds other things ({}): {}", path, visible(name), kOtherWork);
     return false;
   }
-  if (!error && ::chmod(path.c_str(), 0700) == 0) return true;
+  if (!error && ::fchmod(directory.get(), 0700) == 0) return true;
   problem = fmt::format("{}: {}: {}", path, error ? error.message() : std::strerror(errno),
                         kOtherWork);
   return false;

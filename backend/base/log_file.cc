@@ -21,9 +21,12 @@ constexpr mode_t kMode = 0640;
 }  // namespace
 
 Result<void> LogFile::open() {
-  UniqueFd fd{
-      ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, kMode)};
-  if (!fd) return fail_errno("log: open the file");
+  UniqueFd fd{::open(path_.c_str(),
+                     O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+                     kMode)};
+  struct stat status {};
+  if (!fd || ::fstat(fd.get(), &status) != 0) return fail_errno("log: open the file");
+  if (!S_ISREG(status.st_mode)) return fail(EINVAL, "log: not a file");
   fd_ = std::move(fd);
   looked_ns_ = monotonic_now();
   return {};

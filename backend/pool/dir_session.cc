@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "backend/base/dir_stream.h"
+#include "backend/base/trusted_path.h"
 #include "backend/base/unique_fd.h"
 #include "backend/pool/pool_path.h"
 
@@ -275,8 +276,7 @@ class DirSession : public PoolSession {
     TRY(check(deadline));
     if (::mkdirat(place.directory.get(), place.name.c_str(), mode & 07777) != 0)
       return fail_errno("pool: mkdir");
-    if (::fchmodat(place.directory.get(), place.name.c_str(), mode & 07777, 0) != 0)
-      return fail_errno("pool: chmod");
+    // No chmod by name: who else may write there could have put something else in its place.
     struct stat status {};
     if (::fstatat(place.directory.get(), place.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
       return std::uint64_t{0};
@@ -449,10 +449,13 @@ class DirSession : public PoolSession {
 
 }  // namespace
 
-Result<std::unique_ptr<PoolSession>> open_dir_session(const std::string& directory) {
+Result<std::unique_ptr<PoolSession>> open_dir_session(const std::string& directory,
+                                                      OtherWriters others) {
   // Whoever named it may have named it by a symlink.
   UniqueFd root(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!root) return fail_errno("pool: open");
+  if (others == OtherWriters::kRefused && !writable_by_others(root.get()).empty())
+    return fail(EPERM, "pool: others may write to its directory");
   return std::unique_ptr<PoolSession>(std::make_unique<DirSession>(std::move(root)));
 }
 

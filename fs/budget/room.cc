@@ -37,8 +37,12 @@ Room room_of(const DeviceLimits& limits, const struct statvfs& below,
   const std::uint64_t ours = used.value_or(0);
   room.budget = limits.size.value_or((available / limits.sharers + ours + database) / 100 *
                                      kDefaultSharePercent);
-  // More than there is cannot be used, whatever was given.
+  // More than there is cannot be used, whatever was given; nor what others have filled.
   room.budget = std::min(room.budget, total - room.min_free);
+  if (used) {
+    const std::uint64_t reached = available + ours + database;
+    room.budget = std::min(room.budget, reached - std::min(reached, room.min_free));
+  }
   room.budget -= std::min(database, room.budget / 2);
   if (used) room.bytes = std::min(room.bytes, minus(room.budget, ours));
   // XFS makes inodes as it goes, and then says so by large numbers.

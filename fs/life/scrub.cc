@@ -16,9 +16,16 @@ constexpr std::chrono::milliseconds kScrubYield{20};
 }  // namespace
 
 void Scrubber::start() {
-  if (bytes_per_second_ == 0 || core_.options.verify == VerifyMode::kOff) return;
+  if (core_.options.verify == VerifyMode::kOff) return;
   thread_ = std::thread([this] { run(); });
   pthread_setname_np(thread_.native_handle(), "kv-scrub");
+}
+
+void Scrubber::set_rate(std::uint64_t bytes_per_second) {
+  const std::lock_guard lock(mutex_);
+  bytes_per_second_ = bytes_per_second;
+  next_read_ = {};
+  changed_.notify_one();
 }
 
 void Scrubber::stop() {
@@ -82,13 +89,16 @@ void Scrubber::scrub(ObjectId object) {
 bool Scrubber::may_read(std::uint64_t bytes) {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
+    if (bytes_per_second_ == 0) {
+      changed_.wait(lock);
+      continue;
+    }
     const Clock::time_point now = Clock::now();
     const bool yields = bytes > 0 && verifier_.is_busy();
     if (!yields && (bytes == 0 || next_read_ <= now)) break;
-    changed_.wait_until(lock, yields ? now + kScrubYield : next_read_,
-                        [this] { return stopping_; });
+    changed_.wait_until(lock, yields ? now + kScrubYield : next_read_);
   }
-  if (bytes > 0) {
+  if (bytes > 0 && bytes_per_second_ > 0) {
     const std::chrono::duration<double> turn(static_cast<double>(bytes) /
                                              static_cast<double>(bytes_per_second_));
     next_read_ =

@@ -20,7 +20,7 @@ namespace kvcachefs {
 
 class Scrubber {
  public:
-  // `bytes_per_second` 0: it does nothing.
+  // `bytes_per_second` 0: it rests.
   Scrubber(Core& core, Verifier& verifier, std::uint64_t bytes_per_second)
       : core_(core), verifier_(verifier), bytes_per_second_(bytes_per_second) {}
   ~Scrubber() { stop(); }
@@ -30,6 +30,9 @@ class Scrubber {
   void start();
   // Waits for one read of 1 MiB at most.
   void stop();
+
+  // From the next read on. Any thread.
+  void set_rate(std::uint64_t bytes_per_second);
 
   [[nodiscard]] std::uint64_t scrubbed_bytes() const noexcept {
     return bytes_.load(std::memory_order_relaxed);
@@ -55,13 +58,13 @@ class Scrubber {
 
   Core& core_;
   Verifier& verifier_;
-  const std::uint64_t bytes_per_second_;
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<std::int64_t> pass_end_s_{0};
-  Clock::time_point next_read_{};  // the thread's own
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool stopping_ = false;  // under mutex_
+  std::uint64_t bytes_per_second_;  // under mutex_, as the next two
+  Clock::time_point next_read_{};
+  bool stopping_ = false;
   std::thread thread_;
 };
 

@@ -13,7 +13,7 @@ import pytests
 from context import WORKERS, say
 from results import Results
 
-SUITES = ("mount", "crash", "runtimes")
+SUITES = ("mount", "crash", "runtimes", "neighbours")
 # Where building took longer than this, the sanitizer runs after the gate: the verdict on the rest is there sooner.
 SANITIZER_AT_ONCE_S = 8 * 60
 # Of the short tests that mount, under a sanitizer.
@@ -99,6 +99,7 @@ def slices(seed):
         *_folder_slices("mount", 4, 120),
         *_folder_slices("crash", 4, 70),
         *_folder_slices("runtimes", 4, 80),
+        *_folder_slices("neighbours", 1, 60),
         Part("simulations", labels.simulations, 60),
         Part(f"{other.preset} unit", other.unit, 120, preset=other.preset),
         Part(f"{other.preset} contract", other.contract, 100, preset=other.preset),

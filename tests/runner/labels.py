@@ -58,6 +58,7 @@ def suites(*folders, marks="", environment=None, some=True):
 
 mount = suites("mount")
 crash = suites("crash")
+neighbours = suites("neighbours")
 runtimes = suites("runtimes")
 soak = suites("soak")
 conformance = suites("conformance")
@@ -116,7 +117,7 @@ class Sanitizer:
         """The tests of mounts and crashes that these marks select; the programs alone are built for them, without the helper of
         mount(8), which only calls the program."""
         return self._checked(context, lambda: pytests.can_mount(context) and build(context, self.preset, *PROGRAMS) and
-                             pytests.run(context, ["mount", "crash"], marks=marks, wrap=self.wrap, again=False, some=some,
+                             pytests.run(context, ["mount", "crash", "neighbours"], marks=marks, wrap=self.wrap, again=False, some=some,
                                          environment={**self.environment, **(environment or {})}))
 
     def _checked(self, context, part):
@@ -216,6 +217,6 @@ def size(context):
 
 # In the order of a full run.
 DEFAULT = {"style": style, "unit": unit, "contract": contract, "fuzz": fuzz, "mount": mount, "runtimes": runtimes,
-           "crash": crash, "soak": soak, "conformance": conformance, "asan": ASAN.whole, "tsan": TSAN.whole,
-           "libfuse314": libfuse314}
+           "crash": crash, "neighbours": neighbours, "soak": soak, "conformance": conformance, "asan": ASAN.whole,
+           "tsan": TSAN.whole, "libfuse314": libfuse314}
 NAMED = {"oracle": oracle, "bench": bench, "vm": vm, "size": size}

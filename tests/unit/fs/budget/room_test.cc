@@ -55,9 +55,18 @@ TEST(Room, TheDatabaseIsPartOfTheSize) {
   EXPECT_EQ(before.budget, after.budget + 2 * kGiB);
 }
 
+TEST(Room, ABudgetIsNeverMoreThanCanBeReached) {
+  const DeviceLimits limits{.size = 500 * kGiB, .min_free = {.bytes = 5 * kGiB, .percent = 0}};
+  // Others have filled 50 of the 100, and we 10.
+  EXPECT_EQ(45 * kGiB, room_of(limits, filesystem(100 * kGiB, 40 * kGiB), 10 * kGiB).budget);
+  EXPECT_EQ(44 * kGiB,
+            room_of(limits, filesystem(100 * kGiB, 39 * kGiB), 10 * kGiB, kGiB).budget);
+  EXPECT_EQ(0U, room_of(limits, filesystem(100 * kGiB, 3 * kGiB), 0).budget);
+}
+
 TEST(Room, ABudgetIsNeverMoreThanThereIs) {
   const Room room = room_of({.size = 500 * kGiB, .min_free = {.bytes = 5 * kGiB, .percent = 0}},
-                            filesystem(100 * kGiB, 90 * kGiB), 0);
+                            filesystem(100 * kGiB, 90 * kGiB), std::nullopt);
   EXPECT_EQ(95 * kGiB, room.budget);
 }
 
