@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "backend/base/worker_pool.h"
+#include "backend/base/fair_pool.h"
 #include "fs/fuse/libfuse.h"
 #include "fs/stats.h"
 #include "fs/volume.h"
@@ -18,24 +18,24 @@ struct OperationContext {
   Volume* volume = nullptr;
   Stats stats;
   // Runs the calls that may wait for a disk; their answers come from its threads, which live as
-  // long as the session. At most `parked_limit` requests are there at a time: of a ring, parked
-  // requests may take at most half of the entries.
-  WorkerPool* slow_calls = nullptr;
+  // long as the session. At most `parked_limit` requests of a queue are there at a time (fs/fuse/parking.h): of a ring,
+  // parked requests may take at most half of the entries.
+  FairPool* slow_calls = nullptr;
   std::atomic<std::size_t> parked_limit{0};
-  // The one thread on which writers wait for room, in order, so that they take none from slow_calls. What
+  std::atomic<std::size_t> parked{0};  // of all queues
+  // The one thread on which writers wait for room, in turns, so that they take none from slow_calls. What
   // waits there is parked, too, and takes at most three quarters of what may be.
-  WorkerPool* room_calls = nullptr;
-  std::atomic<std::size_t> parked{0};
+  FairPool* room_calls = nullptr;
   // The threads on which calls wait for the pool, and those for lookups. They take at most half of what may be parked.
-  WorkerPool* pool_calls = nullptr;
-  WorkerPool* lookup_calls = nullptr;
+  FairPool* pool_calls = nullptr;
+  FairPool* lookup_calls = nullptr;
   // Where an fsync waits for the pool; it takes at most three quarters of what may be parked.
-  WorkerPool* sync_calls = nullptr;
+  FairPool* sync_calls = nullptr;
   // Those on which reads of a file wait that comes from the pool. They are counted by themselves: what may be parked and
   // they together leave an eighth of a ring's entries. The kernel sends as many of its read-ahead at a time
   // (max_background), and one more on each queue of a ring (fuse_uring_flush_bg(), fs/fuse/dev_uring.c), so that none has to
   // be refused; who reads with O_DIRECT may ask for more.
-  WorkerPool* read_calls = nullptr;
+  FairPool* read_calls = nullptr;
   std::atomic<std::size_t> parked_reads{0};
   std::atomic<std::size_t> most_parked_reads{0};
   // Files that are open for direct I/O can be mapped shared; settled at INIT.

@@ -37,12 +37,13 @@ void op_read(fuse_req_t request, fuse_ino_t, std::size_t size, off_t offset,
     context.parked_reads.fetch_sub(1);
     return reply.error(fail(EIO, "too many wait for the pool"));
   }
+  const std::uint32_t user = caller_of(request).uid;
   // The kernel does not release a file while a read of it is under way.
   auto shared = std::make_shared<Reply>(std::move(reply));
   const auto task = [&context, &file, size, at, shared] {
     answer_read(*shared, file, size, at, &context.parked_reads);
   };
-  if (!context.read_calls->try_post(task)) task();
+  if (!context.read_calls->try_post(user, task)) task();
 }
 
 void op_write(fuse_req_t request, fuse_ino_t, const char* bytes, std::size_t size, off_t offset,

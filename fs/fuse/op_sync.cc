@@ -26,8 +26,7 @@ void sync_here_or_there(Reply reply, fuse_ino_t inode, Sync sync) {
           inode, called, [&context] { return context.parked_limit.load() == 0; });
     answer.result(done);
   };
-  if (!run_parked(reply, *context.sync_calls, context.parked,
-                  context.parked_limit.load() / 4 * 3, wait))
+  if (!run_parked(reply, *context.sync_calls, 3, wait))
     reply.error(fail(EIO, "too many wait for the pool"));
 }
 

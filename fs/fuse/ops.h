@@ -14,66 +14,56 @@ namespace kvcachefs {
 // What libfuse is given.
 [[nodiscard]] const fuse_lowlevel_ops& operation_table() noexcept;
 
-// Runs `work(reply)` on a worker, for calls that may wait for a disk. When too many requests
-// are parked there already it runs here and now: a stall of this thread is bounded by one call,
-// an unbounded queue is not.
+// Runs `work(reply)` on a worker, for calls that may wait. `quarters` of what may be parked are for calls of this kind. False: no
+// place was left for its user, and nothing was done.
 template <class Work>
-void run_slowly(Reply reply, Work work) {
+[[nodiscard]] bool run_parked(Reply& reply, FairPool& workers, std::size_t quarters,
+                              Work work) {
   OperationContext& context = reply.context();
+  const std::uint32_t user = caller_of(reply.request()).uid;
   // Counted first and compared then: who sets the limit to 0 and sees no parked request knows
   // that none follows.
-  if (context.parked.fetch_add(1) >= context.parked_limit.load()) {
+  context.parked.fetch_add(1);
+  Parking::Place place =
+      Parking::of_this_thread().enter(user, context.parked_limit.load() * quarters / 4);
+  if (!place) {
     context.parked.fetch_sub(1);
-    work(reply);
-    return;
+    return false;
   }
+  reply.park(std::move(place));
   auto shared = std::make_shared<Reply>(std::move(reply));
   const auto task = [&context, shared, work = std::move(work)] {
     work(*shared);
     context.parked.fetch_sub(1);
   };
-  if (!context.slow_calls->try_post(task)) task();
+  if (!workers.try_post(user, task)) task();
+  return true;
 }
 
-// The same on other workers, as long as `parked` is below `most`, which counts it. False: nothing was done.
+// For calls that may wait for a disk. Who has so many of them on their way that no place is left is told to ask again: on the thread
+// that reads everybody's requests none may run.
 template <class Work>
-[[nodiscard]] bool run_parked(Reply& reply, WorkerPool& workers,
-                              std::atomic<std::size_t>& parked, std::size_t most, Work work) {
-  if (parked.fetch_add(1) >= most) {
-    parked.fetch_sub(1);
-    return false;
-  }
-  auto shared = std::make_shared<Reply>(std::move(reply));
-  const auto task = [&parked, shared, work = std::move(work)] {
-    work(*shared);
-    parked.fetch_sub(1);
-  };
-  if (!workers.try_post(task)) task();
-  return true;
+void run_slowly(Reply reply, Work work) {
+  if (!run_parked(reply, *reply.context().slow_calls, 4, std::move(work)))
+    reply.error(fail(EINTR, "too many wait for the disk"));
 }
 
 // For a call that waits for room.
 template <class Work>
 [[nodiscard]] bool run_when_room(Reply& reply, Work work) {
-  OperationContext& context = reply.context();
-  return run_parked(reply, *context.room_calls, context.parked,
-                    context.parked_limit.load() / 4 * 3, std::move(work));
+  return run_parked(reply, *reply.context().room_calls, 3, std::move(work));
 }
 
 // For a call that waits for the pool.
 template <class Work>
 [[nodiscard]] bool run_on_pool(Reply& reply, Work work) {
-  OperationContext& context = reply.context();
-  return run_parked(reply, *context.pool_calls, context.parked, context.parked_limit.load() / 2,
-                    std::move(work));
+  return run_parked(reply, *reply.context().pool_calls, 2, std::move(work));
 }
 
 // For a lookup that does: it does not wait behind opens, which take longer.
 template <class Work>
 [[nodiscard]] bool run_lookup(Reply& reply, Work work) {
-  OperationContext& context = reply.context();
-  return run_parked(reply, *context.lookup_calls, context.parked,
-                    context.parked_limit.load() / 2, std::move(work));
+  return run_parked(reply, *reply.context().lookup_calls, 2, std::move(work));
 }
 
 // op_lookup.cc

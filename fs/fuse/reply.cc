@@ -101,6 +101,7 @@ Reply::Reply(Reply&& other) noexcept
     : request_(std::exchange(other.request_, nullptr)),
       operation_(other.operation_),
       began_ns_(other.began_ns_),
+      place_(std::move(other.place_)),
       handle_(other.handle_) {}
 
 Reply::~Reply() { assert(request_ == nullptr && "a request was dropped without an answer"); }
@@ -108,6 +109,7 @@ Reply::~Reply() { assert(request_ == nullptr && "a request was dropped without a
 fuse_req_t Reply::take(bool failed) noexcept {
   assert(request_ != nullptr && "a request was answered twice");
   before_answer(handle_);
+  place_.leave();
   context().stats.record(operation_, began_ns_, monotonic_now(), failed);
   return std::exchange(request_, nullptr);
 }

@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "fs/fuse/context.h"
+#include "fs/fuse/parking.h"
 
 namespace kvcachefs {
 
@@ -38,6 +40,9 @@ class Reply {
   // one (then nothing is copied), else this thread's. Valid until the answer, on the thread
   // that asks.
   [[nodiscard]] std::span<std::byte> buffer(std::size_t size);
+
+  // It waits for a worker now: the place is free again when the answer goes, upon which its user may send the next.
+  void park(Parking::Place&& place) noexcept { place_ = std::move(place); }
 
   void error(const Error& error) noexcept;
   // ok(), or the error.
@@ -68,6 +73,7 @@ class Reply {
   fuse_req_t request_;
   Operation operation_;
   std::int64_t began_ns_;
+  Parking::Place place_;
   void* handle_ = nullptr;  // the open file or directory that the kernel keeps in order
 };
 

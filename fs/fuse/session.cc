@@ -30,15 +30,19 @@ namespace kvcachefs {
 
 namespace {
 
-// Enough to overlap the disk waits of many writers; they wait, they do not compute.
-constexpr std::size_t kSlowThreads = 8;
-constexpr std::size_t kSlowQueue = 512;
+// Fewer wait than have been parked, which is bounded (parked_limit).
+constexpr std::size_t kMostWaiting = 65'536;
+// Of one user enough to overlap the disk waits of many writers; they wait, they do not compute.
+constexpr FairPool::Limits kSlowThreads{.each = 8, .most = 32, .queue = kMostWaiting};
+constexpr FairPool::Limits kRoomThread{.each = 1, .most = 1, .queue = kMostWaiting};
 // They wait for the pool: its client does four lookups and four loads at a time.
-constexpr std::size_t kPoolThreads = 16;
+constexpr FairPool::Limits kPoolThreads{.each = 16, .most = 32, .queue = kMostWaiting};
 // As many reads as may be parked of a ring of the usual depth.
-constexpr std::size_t kReadThreads = 28;
+constexpr FairPool::Limits kReadThreads{.each = 28, .most = 56, .queue = kMostWaiting};
 // They wait for the pool, and look at what is left; those behind them look when they are done.
-constexpr std::size_t kSyncThreads = 8;
+constexpr FairPool::Limits kSyncThreads{.each = 8, .most = 16, .queue = kMostWaiting};
+// Without a ring: requests in memory that this daemon has read.
+constexpr std::size_t kMostParked = 512;
 constexpr std::size_t kMostBackground = 64;
 // The kernel sends the next INIT only when it did not like the first one's version.
 constexpr int kInitRounds = 4;
@@ -177,21 +181,18 @@ Result<void> FuseSession::mount(std::string& problem) {
   std::free(canonical);
 
   TRY(create_session(problem));
-  slow_calls_ = std::make_unique<WorkerPool>("kv-slow", kSlowThreads, kSlowQueue);
+  slow_calls_ = std::make_unique<FairPool>("kv-slow", kSlowThreads);
   context_->slow_calls = slow_calls_.get();
-  room_calls_ = std::make_unique<WorkerPool>("kv-room", 1, kSlowQueue);
+  room_calls_ = std::make_unique<FairPool>("kv-room", kRoomThread);
   context_->room_calls = room_calls_.get();
-  // Without a pool nothing is posted there.
-  const auto for_pool = [this](const char* name, std::size_t threads) {
-    return std::make_unique<WorkerPool>(name, options_.has_pool ? threads : 1, kSlowQueue);
-  };
-  pool_calls_ = for_pool("kv-pool-call", kPoolThreads);
+  // Without a pool nothing is posted there: they have a thread each.
+  pool_calls_ = std::make_unique<FairPool>("kv-pool-call", kPoolThreads);
   context_->pool_calls = pool_calls_.get();
-  lookup_calls_ = for_pool("kv-pool-look", kPoolThreads);
+  lookup_calls_ = std::make_unique<FairPool>("kv-pool-look", kPoolThreads);
   context_->lookup_calls = lookup_calls_.get();
-  sync_calls_ = for_pool("kv-pool-sync", kSyncThreads);
+  sync_calls_ = std::make_unique<FairPool>("kv-pool-sync", kSyncThreads);
   context_->sync_calls = sync_calls_.get();
-  read_calls_ = for_pool("kv-pool-read", kReadThreads);
+  read_calls_ = std::make_unique<FairPool>("kv-pool-read", kReadThreads);
   context_->read_calls = read_calls_.get();
   loop_ = std::make_unique<ReadLoop>(session_);
 
@@ -292,7 +293,7 @@ Result<void> FuseSession::answer_init(std::string& problem) {
 
 void FuseSession::negotiate_with(fuse_conn_info& connection) noexcept {
   // Whether or not it comes to a ring.
-  const std::size_t parked_limit = wants_uring_ ? ring_depth_ / 2 : kSlowQueue;
+  const std::size_t parked_limit = wants_uring_ ? ring_depth_ / 2 : kMostParked;
   const std::size_t background =
       std::clamp<std::size_t>(parked_limit / 4 * 3, 1, kMostBackground);
   const Offers offers =
@@ -308,7 +309,9 @@ void FuseSession::negotiate_with(fuse_conn_info& connection) noexcept {
   const long queues = std::max(::sysconf(_SC_NPROCESSORS_CONF), 1L);
   // Set before the kernel gets its answer, and with it leave to send requests.
   context_->most_parked_reads = background + static_cast<std::size_t>(queues);
-  context_->parked_limit = uring_offered_ ? ring_depth_ / 2 : kSlowQueue;
+  // Reads that wait for the pool have places of their own (context.h); without one there are none.
+  const std::size_t of_ring = options_.has_pool ? ring_depth_ / 2 : ring_depth_ / 8 * 6;
+  context_->parked_limit = uring_offered_ ? of_ring : kMostParked;
 }
 
 void FuseSession::decide_data_path() const noexcept {

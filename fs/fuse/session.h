@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
+#include "backend/base/fair_pool.h"
 #include "backend/base/result.h"
-#include "backend/base/worker_pool.h"
 #include "fs/node/ports.h"
 #include "fs/stats.h"
 
@@ -139,12 +139,12 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   std::atomic<bool> mounted_{false};
   fuse_session* session_ = nullptr;
   std::unique_ptr<OperationContext> context_;
-  std::unique_ptr<WorkerPool> slow_calls_;
-  std::unique_ptr<WorkerPool> room_calls_;
-  std::unique_ptr<WorkerPool> pool_calls_;
-  std::unique_ptr<WorkerPool> lookup_calls_;
-  std::unique_ptr<WorkerPool> sync_calls_;
-  std::unique_ptr<WorkerPool> read_calls_;
+  std::unique_ptr<FairPool> slow_calls_;
+  std::unique_ptr<FairPool> room_calls_;
+  std::unique_ptr<FairPool> pool_calls_;
+  std::unique_ptr<FairPool> lookup_calls_;
+  std::unique_ptr<FairPool> sync_calls_;
+  std::unique_ptr<FairPool> read_calls_;
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<ReadLoop> loop_;
 

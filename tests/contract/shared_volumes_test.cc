@@ -75,13 +75,16 @@ TEST_P(SharedVolumes, WhatOneStoresAllFind) {
 
 // A runtime that asks for a block, makes the directories for it, and renames it to a name that the kernel looks up.
 TEST_P(SharedVolumes, WhatIsBelowADirectoryThatIsNotThereIsNotAskedFor) {
+  const auto begun = std::chrono::steady_clock::now();
   EXPECT_FALSE(b_.finds("d"));
   const InodeNumber d = b_->mkdir(kRootInode, "d");
   const InodeNumber e = b_->mkdir(d, "e");
   const std::uint64_t asked = b_.counts().asked;
   EXPECT_EQ(1U, asked);
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(b_.finds("d/e/" + block_name(i)));
-  EXPECT_EQ(asked, b_.counts().asked);
+  // A node whose machine kept its heart waiting asks for either directory again, but not before this time.
+  const auto again = (std::chrono::steady_clock::now() - begun) / PoolService::kMissUnfollowed;
+  EXPECT_LE(b_.counts().asked, asked + 2 * static_cast<std::uint64_t>(again));
 
   // Others may make it there, and put something in it, or this node itself: then it is asked for.
   const InodeNumber other = a_->mkdir(a_->mkdir(kRootInode, "d"), "e");

@@ -21,8 +21,9 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
+import promises  # noqa: E402
 from mutations import MUTATIONS  # noqa: E402
 
 LIMIT_S = 3600  # Of one gate: several times what it takes.
@@ -45,9 +46,14 @@ def restore(mutation, tree):
 
 
 def names(mutation, line):
-    """Whether a line of the gate's output says that one of the mutation's tests has failed."""
-    match = re.match(r"\s+failed: (?:[\w-]+:[\w-]+:)?(\S+)", line)
-    return match is not None and any(test in match[1] for test in mutation.found_by)
+    """Whether a line of the gate's output says that one of the mutation's tests has failed: one that it lists, or one that is marked
+    as a proof of the promise that it breaks."""
+    match = re.match(r"\s+failed: ((?:[\w-]+:[\w-]+:)?(\S+))", line)
+    if match is None:
+        return False
+    promise = re.fullmatch(r"promise (\d)", mutation.subject)
+    return any(test in match[2] for test in mutation.found_by) or (promise is not None and any(
+        int(promise[1]) in test.promises and test.is_of(match[1]) for test in promises.marked()))
 
 
 def gate(mutation, tree, log, whole):
@@ -89,6 +95,7 @@ def main():
     os.makedirs(logs, exist_ok=True)
     missed = []
     with tempfile.TemporaryDirectory(prefix="kvcachefs-mutations-", dir="/var/tmp") as home:
+        os.chmod(home, 0o755)  # Tests run the programs as nobody, too.
         tree = os.path.join(home, "tree")
         subprocess.run(["git", "-C", ROOT, "worktree", "add", "-q", "--detach", tree, "HEAD"], check=True)
         try:

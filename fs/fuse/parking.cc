@@ -1,0 +1,44 @@
+#include "fs/fuse/parking.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kvcachefs {
+
+Parking::Place& Parking::Place::operator=(Place&& other) noexcept {
+  leave();
+  parking_ = std::move(other.parking_);
+  user_ = other.user_;
+  return *this;
+}
+
+void Parking::Place::leave() noexcept {
+  if (const auto parking = std::exchange(parking_, nullptr)) parking->leave(user_);
+}
+
+Parking& Parking::of_this_thread() {
+  thread_local const auto own = std::make_shared<Parking>();
+  return *own;
+}
+
+Parking::Place Parking::enter(std::uint32_t user, std::size_t most) {
+  const std::lock_guard lock(mutex_);
+  const auto at = users_.find(user);
+  const std::size_t has = at == users_.end() ? 0 : at->second;
+  const bool is_full = taken_ >= most;
+  const bool has_few = 2 * has < taken_;
+  if (most == 0 || taken_ >= most + std::max<std::size_t>(most / 8, 1) || (is_full && !has_few))
+    return {};
+  ++taken_;
+  ++users_[user];
+  return {shared_from_this(), user};
+}
+
+void Parking::leave(std::uint32_t user) noexcept {
+  const std::lock_guard lock(mutex_);
+  --taken_;
+  const auto at = users_.find(user);
+  if (--at->second == 0) users_.erase(at);
+}
+
+}  // namespace kvcachefs

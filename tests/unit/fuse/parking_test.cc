@@ -1,0 +1,57 @@
+// Places for requests that wait, by queue and user.
+#include "fs/fuse/parking.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+namespace kvcachefs {
+namespace {
+
+TEST(Parking, OneUserHasAllButTheLastPlaces) {
+  const auto queue = std::make_shared<Parking>();
+  std::vector<Parking::Place> taken;
+  for (int i = 0; i < 16; ++i) {
+    taken.push_back(queue->enter(1000, 16));
+    ASSERT_TRUE(taken.back()) << i;
+  }
+  EXPECT_FALSE(queue->enter(1000, 16));
+  // Others still find some.
+  Parking::Place first = queue->enter(0, 16);
+  Parking::Place second = queue->enter(1001, 16);
+  EXPECT_TRUE(first);
+  EXPECT_TRUE(second);
+  EXPECT_FALSE(queue->enter(1002, 16));
+  EXPECT_FALSE(queue->enter(1000, 16));
+  taken.pop_back();
+  EXPECT_TRUE(queue->enter(1002, 16));
+  EXPECT_FALSE(queue->enter(1000, 16));
+}
+
+TEST(Parking, APlaceIsFreeWhenItIsLeft) {
+  const auto queue = std::make_shared<Parking>();
+  Parking::Place place = queue->enter(1, 1);
+  ASSERT_TRUE(place);
+  EXPECT_FALSE(queue->enter(1, 1));
+  Parking::Place moved = std::move(place);
+  EXPECT_FALSE(queue->enter(1, 1));
+  moved.leave();
+  moved.leave();
+  EXPECT_TRUE(queue->enter(1, 1));
+  EXPECT_FALSE(queue->enter(1, 0));
+}
+
+TEST(Parking, EachThreadHasItsQueue) {
+  Parking::Place here = Parking::of_this_thread().enter(1, 1);
+  ASSERT_TRUE(here);
+  EXPECT_FALSE(Parking::of_this_thread().enter(1, 1));
+  Parking::Place there;
+  std::thread([&] { there = Parking::of_this_thread().enter(1, 1); }).join();
+  EXPECT_TRUE(there);
+  // It outlives the thread that served the queue.
+  there.leave();
+}
+
+}  // namespace
+}  // namespace kvcachefs
