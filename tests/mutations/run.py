@@ -4,8 +4,8 @@
     tests/mutations/run.py [--whole] [--list] [NAME...]
 
 For each mutation (mutations.py) it changes a copy of HEAD (a git worktree below /var/tmp), runs `tests/run.sh gate` there and looks
-which tests fail. A mutation is found when the gate fails with one of the tests that the mutation names; the run is ended there, unless
---whole is given. Builds are incremental, and the compiler cache helps: some minutes each. Logs are in build/mutations/.
+which tests fail. A mutation is found when the gate fails with one of the tests that the mutation names, or that are marked as proofs of
+the promise that it breaks; the run is ended there, unless --whole is given. Builds are incremental, and the compiler cache helps: some minutes each. Logs are in build/mutations/.
 
 Exit code: 0 every mutation was found; 1 one was not, or could not be applied; 2 wrong usage. As root.
 """
