@@ -15,6 +15,7 @@
 #include "fs/explain/explain.h"
 #include "fs/flush.h"
 #include "fs/known/block_keeper.h"
+#include "fs/known/known_name.h"
 #include "fs/life/device_watch.h"
 #include "fs/life/object_walk.h"
 #include "fs/life/reaper.h"
@@ -265,7 +266,7 @@ Result<Entry> Volume::lookup(InodeNumber parent, std::string_view name, const Ca
     if (miss_timeout_s != nullptr) *miss_timeout_s = 0;
     if (parent == SyntheticTree::kTop && name == "..")
       return parts_->names.lookup(kRootInode, ".", caller, nullptr);
-    return parts_->synthetic.lookup(parent, name);
+    return parts_->synthetic.lookup(parent, name, caller);
   }
   InodePtr brought;
   if (ask == AskPool::kYes && parts_->pool_files)
@@ -283,6 +284,9 @@ Result<Entry> Volume::lookup(InodeNumber parent, std::string_view name, const Ca
 bool Volume::stages_in_now(const Caller& caller) const {
   return parts_->core.options.stage_bytes > 0 && parts_->pool_stager->is_idle() &&
          !parts_->core.knowledge.is_crawling(caller.pid);
+}
+bool Volume::is_made_up(InodeNumber directory) noexcept {
+  return SyntheticTree::owns(directory);
 }
 bool Volume::lookup_asks_pool(InodeNumber parent, std::string_view name) {
   return parts_->pool_files && !SyntheticTree::owns(parent) &&
@@ -386,7 +390,7 @@ Result<void> Volume::list(InodeNumber directory, std::uint64_t after_cookie, boo
                           const std::function<bool(const ListedEntry&)>& visit,
                           const Caller& caller, AskPool ask) {
   if (SyntheticTree::owns(directory))
-    return parts_->synthetic.list(directory, after_cookie, visit);
+    return parts_->synthetic.list(directory, after_cookie, caller, visit);
   if (!parts_->pool_listings)
     return parts_->names.list(directory, after_cookie, plus, visit, caller);
   PoolListings& listings = *parts_->pool_listings;
@@ -438,6 +442,7 @@ Result<AttributesReply> Volume::set_attributes(InodeNumber inode, const SetAttri
   TRY(check_real(inode));
   return parts_->attributes.set_attributes(inode, change, file, caller);
 }
+bool Volume::xattr_waits(std::string_view name) noexcept { return name == kParentXattr; }
 Result<void> Volume::set_xattr(InodeNumber inode, std::string_view name, std::string_view value,
                                int flags, const Caller& caller) {
   TRY(check_real(inode));

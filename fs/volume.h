@@ -234,6 +234,9 @@ class Volume {
   Result<Entry> lookup(InodeNumber parent, std::string_view name, const Caller& caller = {},
                        double* miss_timeout_s = nullptr, AskPool ask = AskPool::kYes);
   [[nodiscard]] bool lookup_asks_pool(InodeNumber parent, std::string_view name);
+  // A directory that is made up when somebody looks: its lookups and listings are *slow*, for they look at as many names as share a
+  // hash.
+  [[nodiscard]] static bool is_made_up(InodeNumber directory) noexcept;
   void forget(InodeNumber inode, std::uint64_t lookups);
   // All types but symlinks; a regular file gets its (empty) object, published at once.
   Result<Entry> make_node(InodeNumber parent, std::string_view name, mode_t mode, dev_t rdev,
@@ -286,6 +289,8 @@ class Volume {
                                      const Caller& caller = {});
   Result<AttributesReply> set_attributes(InodeNumber inode, const SetAttributes& change,
                                          OpenFile* file, const Caller& caller);
+  // Setting the attribute is *slow*: it looks for a block by its hash.
+  [[nodiscard]] static bool xattr_waits(std::string_view name) noexcept;
   // `flags`: XATTR_CREATE, XATTR_REPLACE. An access ACL takes the set-group-ID bit away from who
   // is not in the file's group.
   Result<void> set_xattr(InodeNumber inode, std::string_view name, std::string_view value,

@@ -44,6 +44,12 @@ class PosixAcl {
   [[nodiscard]] mode_t mode_bits() const noexcept;
   // Permission bits that give nobody more than this list does, for those who do not have it.
   [[nodiscard]] mode_t least_mode() const noexcept;
+  // Whether a user may do all of `wanted` (bits of rwx) with something that belongs to `owner` and `group`: acl(5), "access check
+  // algorithm". `in_group`: whether he is a member.
+  template <class InGroup>
+  [[nodiscard]] bool permits(unsigned wanted, uid_t user, uid_t owner, gid_t group,
+                             InGroup in_group) const;
+
   // Whether the mode bits alone say the same.
   [[nodiscard]] bool equals_mode() const noexcept;
   // chmod: the list that goes with these permission bits.
@@ -58,5 +64,38 @@ class PosixAcl {
 
   std::vector<AclEntry> entries_;
 };
+
+template <class InGroup>
+bool PosixAcl::permits(unsigned wanted, uid_t user, uid_t owner, gid_t group,
+                       InGroup in_group) const {
+  const AclEntry* const mask = find(AclEntry::kMask);
+  const auto gives = [&](const AclEntry& entry, bool is_masked) {
+    const unsigned perm = is_masked && mask != nullptr ? entry.perm & mask->perm : entry.perm;
+    return (perm & wanted) == wanted;
+  };
+  bool is_member = false;
+  // In the order of a valid list: owner, users, group, groups, others.
+  for (const AclEntry& entry : entries_) {
+    switch (entry.tag) {
+      case AclEntry::kUserObj:
+        if (user == owner) return gives(entry, false);
+        break;
+      case AclEntry::kUser:
+        if (user == entry.id) return gives(entry, true);
+        break;
+      case AclEntry::kGroupObj:
+      case AclEntry::kGroup:
+        if (!in_group(entry.tag == AclEntry::kGroupObj ? group : entry.id)) break;
+        if (gives(entry, true)) return true;
+        is_member = true;
+        break;
+      case AclEntry::kOther:
+        return !is_member && gives(entry, false);
+      default:
+        break;
+    }
+  }
+  return false;
+}
 
 }  // namespace kvcachefs

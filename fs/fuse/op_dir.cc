@@ -98,6 +98,11 @@ void answer_listing(Reply& reply, fuse_ino_t inode, std::size_t size, off_t offs
 void read_directory(Reply reply, fuse_ino_t inode, std::size_t size, off_t offset, bool plus,
                     OpenDirectory* directory) {
   const Caller caller = caller_of(reply.request());
+  if (Volume::is_made_up(inode)) {
+    return run_slowly(std::move(reply), [=](Reply& answer) {
+      answer_listing(answer, inode, size, offset, plus, caller, AskPool::kNo, directory);
+    });
+  }
   // Where too many wait for the pool, what is here is shown.
   if (reply.volume().list_asks_pool(inode, static_cast<std::uint64_t>(offset)) &&
       run_on_pool(reply, [=](Reply& answer) {

@@ -1,5 +1,6 @@
 // LOOKUP and FORGET.
 #include <string>
+#include <utility>
 
 #include "fs/fuse/ops.h"
 
@@ -27,6 +28,12 @@ void answer_lookup(Reply& reply, fuse_ino_t parent, const char* name, const Call
 void op_lookup(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
   Reply reply(request, Operation::kLookup);
   const Caller caller = caller_of(request);
+  if (Volume::is_made_up(parent)) {
+    return run_slowly(std::move(reply),
+                      [parent, name = std::string(name), caller](Reply& answer) {
+                        answer_lookup(answer, parent, name.c_str(), caller, AskPool::kNo);
+                      });
+  }
   // Where too many wait for the pool, what is not here is a miss.
   if (reply.volume().lookup_asks_pool(parent, name) &&
       run_lookup(reply, [parent, name = std::string(name), caller](Reply& answer) {

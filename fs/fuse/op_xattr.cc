@@ -1,4 +1,7 @@
 // Extended attributes, POSIX ACLs among them.
+#include <string>
+#include <utility>
+
 #include "fs/fuse/ops.h"
 
 namespace kvcachefs {
@@ -18,7 +21,14 @@ void answer_bytes(Reply reply, const Result<std::string>& bytes, std::size_t roo
 void op_setxattr(fuse_req_t request, fuse_ino_t inode, const char* name, const char* value,
                  std::size_t size, int flags) noexcept {
   Reply reply(request, Operation::kSetxattr);
-  reply.result(reply.volume().set_xattr(inode, name, {value, size}, flags, caller_of(request)));
+  const Caller caller = caller_of(request);
+  if (!Volume::xattr_waits(name))
+    return reply.result(reply.volume().set_xattr(inode, name, {value, size}, flags, caller));
+  run_slowly(std::move(reply),
+             [inode, name = std::string(name), value = std::string(value, size), flags,
+              caller](Reply& answer) {
+               answer.result(answer.volume().set_xattr(inode, name, value, flags, caller));
+             });
 }
 
 void op_getxattr(fuse_req_t request, fuse_ino_t inode, const char* name,

@@ -2,6 +2,8 @@
 
 #include <dirent.h>
 
+#include <climits>
+
 #include "fs/known/block_number.h"
 #include "fs/known/place.h"
 
@@ -22,6 +24,7 @@ Result<bool> follow(Catalog& catalog, const PrefixName& row, FoundBlock& found) 
   found.number = block_number(row.parent, row.name);
   found.inode = dentry->inode;
   found.directory = row.parent;
+  found.uid = record->uid;
   found.name = row.name;
   found.file = *file;
   return true;
@@ -30,20 +33,35 @@ Result<bool> follow(Catalog& catalog, const PrefixName& row, FoundBlock& found) 
 }  // namespace
 
 Result<std::list<FoundBlock>> find_blocks(Catalog& catalog, std::string_view hash,
-                                          std::size_t limit) {
+                                          std::size_t limit, const MayEnter& may_enter) {
   constexpr std::size_t kBatch = 256;
+  // Behind all names of a directory.
+  const std::string kLastName(NAME_MAX + 1, '\xff');
   std::list<FoundBlock> found;
   std::optional<PrefixName> after;
-  while (true) {
-    std::vector<PrefixName> rows = TRY(catalog.list_prefix(hash, after, kBatch));
-    for (const PrefixName& row : rows) {
+  // One is enough to pass over a directory.
+  std::size_t batch = limit == 1 ? 1 : kBatch;
+  for (std::size_t looked = 0; looked < kMostLookedAt;) {
+    std::vector<PrefixName> rows = TRY(catalog.list_prefix(hash, after, batch));
+    bool is_passed_over = false;
+    for (PrefixName& row : rows) {
       if (found.size() == limit) return found;
+      ++looked;
+      if (may_enter && !TRY(may_enter(row.parent))) {
+        after = std::move(row);
+        after->name = kLastName;
+        is_passed_over = true;
+        break;
+      }
       found.emplace_back();
       if (!TRY(follow(catalog, row, found.back()))) found.pop_back();
     }
-    if (rows.size() < kBatch) return found;
+    if (is_passed_over) continue;
+    if (rows.size() < batch) return found;
     after = std::move(rows.back());
+    batch = kBatch;
   }
+  return found;
 }
 
 bool is_same_series(const Recognized& a, const Recognized& b) noexcept {

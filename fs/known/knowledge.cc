@@ -412,7 +412,8 @@ Result<std::string> Knowledge::parent_hash(InodeNumber inode) {
   return record->hash;
 }
 
-Result<void> Knowledge::set_parent_hash(InodeNumber inode, std::string_view hash) {
+Result<void> Knowledge::set_parent_hash(InodeNumber inode, std::string_view hash,
+                                        const MayEnter& may_enter) {
   if (hash.empty() || hash.size() > kLongestHash ||
       hash.find_first_not_of("-0123456789abcdef") != std::string_view::npos)
     return fail(EINVAL, "not a prefix hash");
@@ -420,7 +421,7 @@ Result<void> Knowledge::set_parent_hash(InodeNumber inode, std::string_view hash
   KnownName self;
   TRY(find_known_name(catalog_, inode, self));
   if (!self.file) return fail(ENODATA, "no block of KV cache");
-  for (const FoundBlock& found : TRY(find_blocks(catalog_, hash))) {
+  for (const FoundBlock& found : TRY(find_blocks(catalog_, hash, kMostFound, may_enter))) {
     if (!is_same_series(*self.file, found.file)) continue;
     if (found.number == number) return fail(EINVAL, "a block does not follow itself");
     heard_.store(true, std::memory_order_relaxed);

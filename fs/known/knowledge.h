@@ -23,6 +23,7 @@
 #include "backend/base/clock.h"
 #include "fs/known/crawlers.h"
 #include "fs/known/file_policy.h"
+#include "fs/known/find_blocks.h"
 #include "fs/known/order_feed.h"
 #include "fs/known/place.h"
 #include "fs/known/processes.h"
@@ -134,8 +135,10 @@ class Knowledge {
   // known before it), EIO, EBADMSG.
   Result<std::string> parent_hash(InodeNumber inode);
   // Errors: EINVAL (no hash; or the parent follows this block already), ENODATA (the inode is no
-  // block, or no block of that hash is here of the same model, rank, group and part), EIO, EBADMSG.
-  Result<void> set_parent_hash(InodeNumber inode, std::string_view hash);
+  // block, or no block of that hash is here, in a directory that may be entered, of the same model, rank, group and part), EIO,
+  // EBADMSG.
+  Result<void> set_parent_hash(InodeNumber inode, std::string_view hash,
+                               const MayEnter& may_enter = {});
   // Takes back what was told, or learned: it is learned anew. Errors: as parent_hash().
   Result<void> forget_parent(InodeNumber inode);
   // An inode got this name by a link. In session/<id>/<n> it follows entry n-1, and is followed by n+1,

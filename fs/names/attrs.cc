@@ -14,6 +14,7 @@
 #include "fs/names/credentials.h"
 #include "fs/names/namespace.h"
 #include "fs/names/native_map.h"
+#include "fs/names/reach.h"
 #include "fs/node/attributes.h"
 #include "fs/pool/keep_teller.h"
 #include "fs/pool/owner_changes.h"
@@ -270,7 +271,7 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
   if (!is_named(name)) return fail(EINVAL, "xattr name");
   if (value.size() > kLongestXattr) return fail(E2BIG, "xattr value");
   const InodePtr inode = TRY(core_.table.get(number));
-  if (name == kParentXattr) return set_parent(number, value, flags);
+  if (name == kParentXattr) return set_parent(number, value, flags, caller);
   if (name == kToldXattr) return set_told(*inode, value, flags);
   if (is_term(name)) {
     TRY(check_administrator(caller));
@@ -332,14 +333,17 @@ Result<void> Attributes::store_xattr(Inode& inode, std::string_view name,
   return commit_record(core_, inode, std::move(next), std::move(edit));
 }
 
-Result<void> Attributes::set_parent(InodeNumber number, std::string_view hash, int flags) {
+Result<void> Attributes::set_parent(InodeNumber number, std::string_view hash, int flags,
+                                    const Caller& caller) {
   if (flags != 0) {
     const Result<std::string> stands = core_.knowledge.parent_hash(number);
     if (!stands.ok() && stands.error().code != ENODATA) return stands.error();
     if (stands.ok() && (flags & XATTR_CREATE) != 0) return fail(EEXIST, "xattr");
     if (!stands.ok() && (flags & XATTR_REPLACE) != 0) return fail(ENODATA, "xattr");
   }
-  return core_.knowledge.set_parent_hash(number, hash);
+  Reach reach(core_.catalog, caller);
+  return core_.knowledge.set_parent_hash(
+      number, hash, [&reach](InodeNumber directory) { return reach.may_enter(directory); });
 }
 
 // The names below mean something else from now on.

@@ -35,7 +35,8 @@ class Attributes {
 
   Result<void> store_xattr(Inode& inode, std::string_view name, std::string_view value,
                            int flags, Edit&& edit);
-  Result<void> set_parent(InodeNumber number, std::string_view hash, int flags);
+  Result<void> set_parent(InodeNumber number, std::string_view hash, int flags,
+                          const Caller& caller);
   Result<void> set_told(Inode& inode, std::string_view value, int flags);
   Result<std::string> policy_in_force(InodeNumber number, const InodeRecord& record,
                                       std::string_view name);

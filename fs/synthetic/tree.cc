@@ -5,10 +5,12 @@
 
 #include <array>
 #include <ctime>
-#include <set>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "fs/known/block_number.h"
+#include "fs/names/reach.h"
 
 namespace kvcachefs {
 namespace {
@@ -80,16 +82,25 @@ std::string label_of(const Recognized& file) {
   return label;
 }
 
+// Whether a name may lead to it that says nothing of whose it is: what somebody else has stored under a hash is not what one's own
+// file of that hash is replaced by when it has gone.
+bool is_trusted(const FoundBlock& block, std::uint32_t uid) noexcept {
+  return block.uid == uid || block.uid == 0;
+}
+
 }  // namespace
 
-std::vector<std::string> labels_of(const std::list<FoundBlock>& found) {
+std::vector<std::string> labels_of(const std::list<FoundBlock>& found, std::uint32_t uid) {
   std::vector<std::string> labels;
-  std::set<std::string, std::less<>> taken;
+  std::unordered_map<std::string, int> copies;  // the last number that a label was given
+  std::unordered_set<std::string> taken;
   for (const FoundBlock& block : found) {
-    const std::string base = label_of(block.file);
+    std::string base = label_of(block.file);
+    if (!is_trusted(block, uid)) base += ",u" + std::to_string(block.uid);
     std::string label = base;
-    for (int copy = 2; !taken.insert(label).second; ++copy)
-      label = base + "~" + std::to_string(copy);
+    // A model may be called as another with a number: that one is passed over once.
+    for (int& copy = copies.try_emplace(base, 1).first->second; !taken.insert(label).second;)
+      label = base + "~" + std::to_string(++copy);
     labels.push_back(std::move(label));
   }
   return labels;
@@ -170,7 +181,8 @@ Result<Entry> SyntheticTree::entry_of(InodeNumber inode) {
 
 Result<Entry> SyntheticTree::enter() { return entry_of(kTop); }
 
-Result<Entry> SyntheticTree::lookup(InodeNumber parent, std::string_view name) {
+Result<Entry> SyntheticTree::lookup(InodeNumber parent, std::string_view name,
+                                    const Caller& caller) {
   if (name == ".") {
     if (parent == kTop || parent == kByPrefix) return entry_of(parent);
     return entry_of(remember(TRY(node(parent))));
@@ -180,17 +192,18 @@ Result<Entry> SyntheticTree::lookup(InodeNumber parent, std::string_view name) {
   if (parent == kTop) return fail(ENOENT, "no such name");
   if (parent == kByPrefix) {
     if (!is_hash(name)) return fail(ENOENT, "not a hash");
-    const auto found = TRY(find_blocks(core_.catalog, name, 2));
+    const auto found = TRY(find(name, 2, caller));
     if (found.empty()) return fail(ENOENT, "no file of this hash");
-    Node node{.hash = std::string(name), .directory = found.size() > 1};
+    const bool is_alone = found.size() == 1 && is_trusted(found.front(), caller.uid);
+    Node node{.hash = std::string(name), .directory = !is_alone};
     if (!node.directory) node.target = "../../" + found.front().path;
     return entry_of(remember(std::move(node)));
   }
   const Node directory = TRY(node(parent));
   if (!directory.directory) return fail(ENOTDIR, "not a directory");
-  const auto found = TRY(find_blocks(core_.catalog, directory.hash));
+  const auto found = TRY(find(directory.hash, kMostFound, caller));
   auto block = found.begin();
-  for (const std::string& label : labels_of(found)) {
+  for (const std::string& label : labels_of(found, caller.uid)) {
     if (label == name)
       return entry_of(remember({.hash = directory.hash, .target = "../../../" + block->path}));
     ++block;
@@ -212,7 +225,16 @@ Result<std::string> SyntheticTree::read_link(InodeNumber inode) {
   return it.target;
 }
 
+// What the caller could come to by its path.
+Result<std::list<FoundBlock>> SyntheticTree::find(std::string_view hash, std::size_t limit,
+                                                  const Caller& caller) {
+  Reach reach(core_.catalog, caller);
+  return find_blocks(core_.catalog, hash, limit,
+                     [&reach](InodeNumber directory) { return reach.may_enter(directory); });
+}
+
 Result<void> SyntheticTree::list(InodeNumber directory, std::uint64_t after,
+                                 const Caller& caller,
                                  const std::function<bool(const ListedEntry&)>& visit) {
   const auto dots = [&](std::uint64_t cookie, const char* name) {
     if (after >= cookie) return true;
@@ -231,13 +253,13 @@ Result<void> SyntheticTree::list(InodeNumber directory, std::uint64_t after,
     }
     return {};
   }
-  if (directory == kByPrefix) return list_hashes(after, visit);
+  if (directory == kByPrefix) return list_hashes(after, caller, visit);
   const Node it = TRY(node(directory));
   if (!it.directory) return fail(ENOTDIR, "not a directory");
-  return list_links(it, after, visit);
+  return list_links(it, after, caller, visit);
 }
 
-Result<void> SyntheticTree::list_hashes(std::uint64_t after,
+Result<void> SyntheticTree::list_hashes(std::uint64_t after, const Caller& caller,
                                         const std::function<bool(const ListedEntry&)>& visit) {
   std::string at;
   if (after >= kFirstCookie) {
@@ -248,11 +270,15 @@ Result<void> SyntheticTree::list_hashes(std::uint64_t after,
   // Of hashes with one cookie all but the last give the one before it: who goes on from there sees
   // them again, and misses none. As many as surely fit into an answer.
   constexpr int kMostAlike = 16;
+  Reach reach(core_.catalog, caller);
+  const MayEnter may_enter = [&reach](InodeNumber directory) {
+    return reach.may_enter(directory);
+  };
   int alike = 0;
   std::optional<std::string> next = TRY(core_.catalog.next_prefix(at));
   while (next) {
     at = *std::exchange(next, TRY(core_.catalog.next_prefix(*next)));
-    if (TRY(find_blocks(core_.catalog, at, 1)).empty()) continue;
+    if (TRY(find_blocks(core_.catalog, at, 1, may_enter)).empty()) continue;
     const bool has_more = next && cookie_of(*next) == cookie_of(at) && alike < kMostAlike;
     alike = has_more ? alike + 1 : 0;
     // Whether it is a link or a directory is known when somebody looks it up; so is its number.
@@ -267,11 +293,12 @@ Result<void> SyntheticTree::list_hashes(std::uint64_t after,
 }
 
 Result<void> SyntheticTree::list_links(const Node& directory, std::uint64_t after,
+                                       const Caller& caller,
                                        const std::function<bool(const ListedEntry&)>& visit) {
   std::uint64_t cookie = kFirstCookie - 1;
-  const auto found = TRY(find_blocks(core_.catalog, directory.hash));
+  const auto found = TRY(find(directory.hash, kMostFound, caller));
   auto block = found.begin();
-  for (const std::string& label : labels_of(found)) {
+  for (const std::string& label : labels_of(found, caller.uid)) {
     ++cookie;
     const Node link{.hash = directory.hash, .target = "../../../" + block->path};
     ++block;

@@ -4,6 +4,9 @@
 //   .kvcachefs/by-prefix/<hash>/<label>   where several models, ranks, groups, parts or directories
 //                                         have one, a directory of such symlinks
 //
+// Each caller sees what he could come to by its path. A link by itself leads to what is his or root's; what is others' has its
+// owner in its label.
+//
 // Read-only. It is not listed in the root, and what it answers holds for the moment only: the kernel
 // is told to keep nothing. In memory are the nodes that the kernel knows.
 //
@@ -41,11 +44,11 @@ class SyntheticTree {
   // As the methods of the same names in fs/volume.h. ESTALE: what the kernel remembers is no longer
   // so; it looks the name up again.
   Result<Entry> enter();
-  Result<Entry> lookup(InodeNumber parent, std::string_view name);
+  Result<Entry> lookup(InodeNumber parent, std::string_view name, const Caller& caller);
   void forget(InodeNumber inode, std::uint64_t lookups);
   Result<AttributesReply> attributes(InodeNumber inode);
   Result<std::string> read_link(InodeNumber inode);
-  Result<void> list(InodeNumber directory, std::uint64_t after,
+  Result<void> list(InodeNumber directory, std::uint64_t after, const Caller& caller,
                     const std::function<bool(const ListedEntry&)>& visit);
 
  private:
@@ -69,9 +72,11 @@ class SyntheticTree {
   InodeNumber remember(Node node);
   static InodeNumber number_of(const Node& node);
   Result<struct stat> status(InodeNumber inode);
-  Result<void> list_hashes(std::uint64_t after,
+  Result<std::list<FoundBlock>> find(std::string_view hash, std::size_t limit,
+                                     const Caller& caller);
+  Result<void> list_hashes(std::uint64_t after, const Caller& caller,
                            const std::function<bool(const ListedEntry&)>& visit);
-  Result<void> list_links(const Node& directory, std::uint64_t after,
+  Result<void> list_links(const Node& directory, std::uint64_t after, const Caller& caller,
                           const std::function<bool(const ListedEntry&)>& visit);
 
   Core& core_;
@@ -80,7 +85,9 @@ class SyntheticTree {
 };
 
 // The names of a hash's files in its directory, in the same order: runtime, model, rank, group, part
-// as far as the files' names tell, and a number where that does not tell two apart.
-[[nodiscard]] std::vector<std::string> labels_of(const std::list<FoundBlock>& found);
+// as far as the files' names tell, `,u` and the owner of what is neither root's nor the user's, and a number where that does not tell
+// two apart.
+[[nodiscard]] std::vector<std::string> labels_of(const std::list<FoundBlock>& found,
+                                                 std::uint32_t uid);
 
 }  // namespace kvcachefs

@@ -49,9 +49,13 @@ def names(mutation, line):
     """Whether a line of the gate's output says that one of the mutation's tests has failed: one that it lists, or one that is marked
     as a proof of the promise that it breaks."""
     match = re.match(r"\s+failed: ((?:[\w-]+:[\w-]+:)?(\S+))", line)
+    promise = re.fullmatch(r"promise (\d)", mutation.subject)
+    # What the part `promises` says: of many failed tests not all are named.
+    if promise and re.search(rf"^promise {promise[1]} .* no test of it has passed|proves promise \[.*{promise[1]}.*\], and did not",
+                             line):
+        return True
     if match is None:
         return False
-    promise = re.fullmatch(r"promise (\d)", mutation.subject)
     return any(test in match[2] for test in mutation.found_by) or (promise is not None and any(
         int(promise[1]) in test.promises and test.is_of(match[1]) for test in promises.marked()))
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "tests/fakes/expect_result.h"
@@ -101,6 +102,25 @@ TEST(PosixAcl, WhoDoesNotHaveItIsToldNoMoreThanItGives) {
   EXPECT_EQ(0600u, least(0, 6, 7, 7, 4));  // a user who is kept out may be one of the group
   EXPECT_EQ(0660u, least(7, 6, 0, 7, 6));  // those of a group that is kept out are others
   EXPECT_EQ(0600u, least(7, 6, 7, 0, 6));
+}
+
+TEST(PosixAcl, PermitsAsTheKernelDoes) {
+  const PosixAcl acl = *PosixAcl::parse(kExtended);
+  const auto may = [&](unsigned wanted, uid_t user, std::initializer_list<gid_t> groups) {
+    return acl.permits(wanted, user, 500, 50, [&](gid_t group) {
+      return std::find(groups.begin(), groups.end(), group) != groups.end();
+    });
+  };
+  EXPECT_TRUE(may(7, 500, {}));      // the mask is not the owner's
+  EXPECT_TRUE(may(6, 1000, {}));     // a named user
+  EXPECT_FALSE(may(1, 1000, {50}));  // has his entry alone
+  EXPECT_TRUE(may(4, 7, {50}));      // 5 of the group, masked with 6
+  EXPECT_FALSE(may(1, 7, {50}));
+  EXPECT_TRUE(may(4, 7, {100}));
+  EXPECT_FALSE(may(2, 7, {50, 100}));  // no entry gives it
+  EXPECT_FALSE(may(1, 7, {100}));      // a member does not count as one of the others
+  EXPECT_TRUE(may(1, 7, {}));
+  EXPECT_FALSE(may(4, 7, {}));
 }
 
 TEST(PosixAcl, ChmodSetsTheMaskAndLeavesTheGroup) {
