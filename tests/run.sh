@@ -19,7 +19,7 @@
 #   mount        real mounts: POSIX behaviour, replays of runtimes, command line
 #   runtimes     real programs on a mount
 #   crash        kill -9, killed at the Nth system call, power cut
-  neighbours   what users of a shared mount, nodes of a pool and disks may do to each other
+#   neighbours   what users of a shared mount, nodes of a pool and disks may do to each other
 #   soak         everything at once on a small budget, for two minutes; what must not grow does not
 #   conformance  pjdfstest and fsx (needs cargo >= 1.85)
 #   asan tsan    unit, contract and the short mount and crash tests with sanitizers
