@@ -351,7 +351,7 @@ TEST_F(ConfigTest, TheLogIsNotWhereItsDaemonWouldWaitForItself) {
                                    {"mnt/not/there/kv.log", "inside the mount point"},
                                    {"nvme1/../mnt/kv.log", "inside the mount point"},
                                    {"link/kv.log", "inside the mount point"},
-                                   {"log", "inside the mount point"},
+                                   {"log", "a symlink"},
                                    {"nvme0/state/kv.log", "inside the state directory"},
                                    {"nvme0/state/db/kv.log", "inside the state directory"},
                                    {"nvme0/objects/kv.log", "keeps to itself"},
