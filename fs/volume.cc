@@ -84,6 +84,20 @@ struct Volume::Parts {
   RecoveryReport recovery;
   bool is_started = false;
 
+  // Whose quota and share it counts against; nullopt: nobody's.
+  std::optional<Tenant> tenant_of(InodeNumber number) {
+    const Tenants& tenants = core.knowledge.tenants();
+    if (!tenants.had_any() || SyntheticTree::owns(number)) return std::nullopt;
+    const Result<InodePtr> inode = core.table.get(number);
+    if (!inode.ok()) return std::nullopt;
+    const TenantSlot slot = (*inode)->is_file()
+                                ? (*inode)->tenant.load(std::memory_order_relaxed)
+                                : core.knowledge.look(number, "statvfs").tenant;
+    for (const Tenant& tenant : tenants.list())
+      if (tenant.slot == slot) return tenant;
+    return std::nullopt;
+  }
+
   // What was closed is sealed and published soon. With a pool.
   void hurry_to_pool() {
     sealer.hurry();
@@ -548,7 +562,7 @@ void Volume::set_scrub_rate(std::uint64_t bytes_per_second) {
 
 // What the budget holds, and as free what is or can be made free: who cleans a directory when its disk
 // looks full then leaves that to us.
-Result<struct statvfs> Volume::statfs() {
+Result<struct statvfs> Volume::statfs(InodeNumber inode) {
   constexpr std::uint64_t kBlock = 4096;
   struct statvfs sum {};
   sum.f_bsize = kBlock;
@@ -578,8 +592,15 @@ Result<struct statvfs> Volume::statfs() {
     sum.f_ffree += below.f_ffree;
     sum.f_favail += below.f_favail;
   }
+  std::uint64_t left = budget - stuck;
+  if (const std::optional<Tenant> tenant = parts_->tenant_of(inode);
+      tenant && tenant->terms.quota) {
+    const TenantUse use = core.budget.usage().by_tenant()[tenant->slot];
+    budget = std::min(budget, *tenant->terms.quota);
+    left = std::min(left, budget - std::min(budget, use.stays()));
+  }
   sum.f_blocks = budget / kBlock;
-  sum.f_bfree = (budget - stuck) / kBlock;
+  sum.f_bfree = left / kBlock;
   sum.f_bavail = sum.f_bfree;
   return sum;
 }

@@ -355,7 +355,8 @@ class Volume {
                                            InodeNumber new_parent, std::string_view new_name,
                                            unsigned flags);
 
-  Result<struct statvfs> statfs();
+  // Below a quota the room is the quota's. `inode`: of the path that was asked of.
+  Result<struct statvfs> statfs(InodeNumber inode = kRootInode);
   // Of the scrub, in bytes a second; 0: it rests. Any thread.
   void set_scrub_rate(std::uint64_t bytes_per_second);
 

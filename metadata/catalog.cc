@@ -361,6 +361,16 @@ Result<std::vector<std::string>> Catalog::list_xattrs(InodeNumber inode) {
   return names;
 }
 
+Result<void> Catalog::each_xattr(
+    InodeNumber inode,
+    const std::function<bool(std::string_view name, std::size_t value_bytes)>& visit) {
+  return store_->scan(Table::kXattrs, keys::number(inode), "",
+                      [&](std::string_view key, std::string_view value) {
+                        const auto named = keys::to_named(key);
+                        return !named || visit(named->name, value.size());
+                      });
+}
+
 Result<std::vector<DirEntry>> Catalog::list_directory(InodeNumber parent, std::uint64_t after,
                                                       std::size_t limit) {
   std::vector<DirEntry> entries;

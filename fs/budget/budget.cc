@@ -293,6 +293,32 @@ bool Budget::make_room(std::uint32_t device, std::chrono::steady_clock::time_poi
   return has_room(device);
 }
 
+Result<Reservation> Budget::reserve(std::uint32_t device, TenantSlot tenant,
+                                    std::uint64_t bytes,
+                                    std::chrono::steady_clock::time_point called) {
+  for (const Tenant& each : knowledge_.tenants().list()) {
+    if (each.slot != tenant || !each.terms.quota) continue;
+    const TenantUse use = usage_.by_tenant()[tenant];
+    if (use.stays() + bytes > *each.terms.quota)
+      return fail(EDQUOT, "it does not fit into the quota beside what must stay");
+  }
+  const UsageSums now = usage_.on(device);
+  const DeviceRoom seen = room_on(device);
+  if (seen.room.budget > 0 && now.kept + now.live + bytes > seen.room.budget)
+    return fail(ENOSPC, "it does not fit beside what must stay");
+  Reservation held(usage_, device, tenant, bytes);
+  if (on_writer) on_writer();
+  std::unique_lock lock(mutex_);
+  if (device >= of_.size()) return held;
+  const Device& of = of_[device];
+  const auto has_room = [&] { return room_now(device) >= 0; };
+  if (!has_room()) slowed_.fetch_add(1, std::memory_order_relaxed);
+  room_made_.wait_until(lock, called + kLongestTake,
+                        [&] { return has_room() || of.exhausted; });
+  if (!has_room()) return fail(ENOSPC, "nothing more can be evicted for it");
+  return held;
+}
+
 bool Budget::can_hold(std::uint32_t device, std::uint64_t bytes) const {
   const DeviceRoom room = room_on(device);
   return room.room.budget == 0 || bytes + room.usage.kept <= room.room.budget;

@@ -17,6 +17,7 @@
 #include <optional>
 #include <set>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "fs/budget/budget_options.h"
@@ -28,6 +29,30 @@
 #include "fs/order/learner.h"
 
 namespace kvcachefs {
+
+// Room that is counted as taken before it is; until this ends.
+class Reservation {
+ public:
+  Reservation(Usage& usage, std::uint32_t device, TenantSlot tenant, std::uint64_t bytes)
+      : usage_(&usage), device_(device), tenant_(tenant), bytes_(bytes) {
+    usage.reserve(device, tenant, bytes);
+  }
+  Reservation(Reservation&& other) noexcept
+      : usage_(std::exchange(other.usage_, nullptr)),
+        device_(other.device_),
+        tenant_(other.tenant_),
+        bytes_(other.bytes_) {}
+  Reservation& operator=(Reservation&&) = delete;
+  ~Reservation() {
+    if (usage_ != nullptr) usage_->give_back(device_, tenant_, bytes_);
+  }
+
+ private:
+  Usage* usage_;
+  const std::uint32_t device_;
+  const TenantSlot tenant_;
+  const std::uint64_t bytes_;
+};
 
 class Budget {
  public:
@@ -85,6 +110,11 @@ class Budget {
   // where it is short of room it is waited for as above.
   [[nodiscard]] bool make_room(std::uint32_t device,
                                std::chrono::steady_clock::time_point called);
+  // The same of many bytes that one call takes at once. What does not fit beside what must stay, on the device or in its tenant's
+  // quota, is refused at once, and costs nobody anything. Else waits until others' files have made the room, for kLongestTake at
+  // most. Errors: EDQUOT, ENOSPC.
+  Result<Reservation> reserve(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes,
+                              std::chrono::steady_clock::time_point called);
   // Whether so many bytes would fit beside what must stay.
   [[nodiscard]] bool can_hold(std::uint32_t device, std::uint64_t bytes) const;
   // Grows whenever the filesystem below was seen so full that writes may have failed unseen.
@@ -124,6 +154,8 @@ class Budget {
  private:
   // So long a close may take when evictions do not come through.
   static constexpr std::chrono::seconds kLongestWait{2};
+  // A whole disk of small files takes longer.
+  static constexpr std::chrono::seconds kLongestTake{10};
   // Looked at in one round; the others in the next.
   static constexpr std::size_t kMostMeasured = 1024;
 

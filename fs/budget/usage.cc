@@ -50,12 +50,14 @@ void Usage::count(const Live& live) {
   Device& device = devices_[live.device];
   (live.settling ? device.settling : device.live) += live.bytes;
   live_of_[live.tenant] += live.bytes;
+  if (live.settling) settling_of_[live.tenant] += live.bytes;
 }
 
 void Usage::discount(const Live& live) {
   Device& device = devices_[live.device];
   take(live.settling ? device.settling : device.live, live.bytes);
   take(live_of_[live.tenant], live.bytes);
+  if (live.settling) take(settling_of_[live.tenant], live.bytes);
 }
 
 void Usage::set_live(InodeNumber inode, std::uint32_t device, std::uint64_t bytes,
@@ -271,6 +273,18 @@ void Usage::end_walk() {
   walking_ = false;
 }
 
+void Usage::reserve(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (knows(device))
+    count(Live{.device = device, .bytes = bytes, .settling = false, .tenant = tenant});
+}
+
+void Usage::give_back(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (knows(device))
+    discount(Live{.device = device, .bytes = bytes, .settling = false, .tenant = tenant});
+}
+
 UsageSums Usage::on(std::uint32_t device) const {
   const std::lock_guard lock(mutex_);
   UsageSums out;
@@ -295,6 +309,7 @@ TenantUses Usage::by_tenant() const {
   TenantUses out;
   for (std::size_t slot = 0; slot < out.size(); ++slot) {
     out[slot].live = live_of_[slot];
+    out[slot].settling = std::min(settling_of_[slot], live_of_[slot]);
     if (!complete_) continue;
     out[slot].evictable = not_below_zero(sums_.tenants[slot].evictable);
     out[slot].kept = not_below_zero(sums_.tenants[slot].kept);

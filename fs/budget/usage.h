@@ -64,8 +64,10 @@ struct UsageSums {
 struct TenantUse {
   std::uint64_t evictable = 0;
   std::uint64_t kept = 0;
-  std::uint64_t live = 0;  // also what is settling
+  std::uint64_t live = 0;      // also what is settling
+  std::uint64_t settling = 0;  // of that: it can be evicted in a moment
   [[nodiscard]] std::uint64_t all() const noexcept { return evictable + kept + live; }
+  [[nodiscard]] std::uint64_t stays() const noexcept { return kept + live - settling; }
 };
 using TenantUses = std::array<TenantUse, order::kGroups>;  // by slot
 
@@ -99,6 +101,9 @@ class Usage {
                   const std::optional<SealedCopy>& sealed);
   // A live one did, and nobody has it open.
   void live_nameless(InodeNumber inode, ObjectId object);
+  // What a call is about to take: counted as live until the same is given back. No lock is needed.
+  void reserve(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes);
+  void give_back(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes);
   // A backing file was unlinked, the inode's own or one that a rewrite replaced (no lock is needed).
   void reaped(InodeNumber inode, ObjectId object);
   void reaped_object(ObjectId object);
@@ -179,7 +184,8 @@ class Usage {
   mutable std::mutex mutex_;
   // Under mutex_.
   std::vector<Device> devices_;
-  std::array<std::uint64_t, order::kGroups> live_of_{};  // bytes, by tenant
+  std::array<std::uint64_t, order::kGroups> live_of_{};      // bytes, by tenant
+  std::array<std::uint64_t, order::kGroups> settling_of_{};  // the same, of these
   std::unordered_map<InodeNumber, Live> live_;
   std::unordered_map<ObjectId, Leaving> leaving_;
   Sums sums_;  // of the last walk that ended, and of the steps since

@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 
+#include "backend/allocated.h"
 #include "backend/base/log.h"
 #include "fs/data/files.h"
 #include "fs/life/states.h"
@@ -325,10 +328,22 @@ Result<void> Files::fallocate(OpenFile& file, int mode, std::uint64_t offset,
   TRY(check_unfinished(*file.inode));
   const int fd = TRY(file.descriptor());
   TRY(strip_on_write(file, caller));
-  if ((mode & FALLOC_FL_PUNCH_HOLE) == 0) TRY(check_room(file, fd, offset + length));
+  std::optional<Reservation> room;
+  if ((mode & FALLOC_FL_PUNCH_HOLE) == 0) {
+    const std::uint64_t taken = TRY(unallocated_bytes(fd, offset, length));
+    const std::optional<std::uint32_t> device = device_of(*file.inode);
+    if (device && taken > 0)
+      room.emplace(TRY(core_.budget.reserve(*device, file.inode->tenant.load(), taken,
+                                            std::chrono::steady_clock::now())));
+  }
   while (::fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0) {
     if (errno != EINTR) return fail_errno("fallocate");
   }
+  if (!room) return {};
+  // Before the reservation ends: others would see the room once more.
+  struct stat backing {};
+  const std::lock_guard lock(file.inode->mutex);
+  if (::fstat(fd, &backing) == 0) core_.budget.measured(file.inode->number, backing);
   return {};
 }
 

@@ -81,9 +81,9 @@ void op_setattr(fuse_req_t request, fuse_ino_t inode, struct stat* attributes, i
   answer_changed(reply, reply.volume().set_attributes(inode, change, file, caller));
 }
 
-void op_statfs(fuse_req_t request, fuse_ino_t) noexcept {
+void op_statfs(fuse_req_t request, fuse_ino_t inode) noexcept {
   Reply reply(request, Operation::kStatfs);
-  const Result<struct statvfs> space = reply.volume().statfs();
+  const Result<struct statvfs> space = reply.volume().statfs(inode);
   if (!space) return reply.error(space.error());
   reply.space(*space);
 }

@@ -25,6 +25,33 @@ namespace {
 // ext4 keeps an inode's xattrs in one 4 KiB block; the kernel's own bound for a value is 64
 // KiB.
 constexpr std::size_t kLongestXattr = 64 * 1024;
+// All of an inode's together, as ext4 has them in a block (EXT4_XATTR_LEN and EXT4_XATTR_SIZE, fs/ext4/xattr.h): a user's attributes
+// are in nobody's budget, so that they are few.
+constexpr std::size_t kMostXattrs = 4096;
+
+std::size_t xattr_cost(std::string_view name, std::size_t value_bytes) noexcept {
+  constexpr std::size_t kHeader = 16;
+  constexpr std::size_t kRound = 4;
+  const auto rounded = [](std::size_t bytes) { return (bytes + kRound - 1) / kRound * kRound; };
+  // The namespace is a byte of the header.
+  const std::size_t point = name.find('.');
+  const std::size_t kept =
+      point == std::string_view::npos ? name.size() : name.size() - point - 1;
+  return kHeader + rounded(kept) + rounded(value_bytes);
+}
+
+// Errors: ENOSPC, as ext4's.
+Result<void> check_xattr_room(Catalog& catalog, const Inode& inode, std::string_view name,
+                              std::size_t value_bytes) {
+  std::size_t all = xattr_cost(name, value_bytes);
+  if (all <= kMostXattrs && (inode.record.flags & kInodeHasXattr) != 0)
+    TRY(catalog.each_xattr(inode.number, [&](std::string_view each, std::size_t bytes) {
+      if (each != name) all += xattr_cost(each, bytes);
+      return all <= kMostXattrs;
+    }));
+  if (all > kMostXattrs) return fail(ENOSPC, "the inode has as many attributes as it may");
+  return {};
+}
 
 bool is_acl(std::string_view name) { return name == kAclAccess || name == kAclDefault; }
 
@@ -249,6 +276,7 @@ Result<void> Attributes::set_acl(Inode& inode, std::string_view name, std::strin
     store = !acl.equals_mode();
   }
   if (store) {
+    TRY(check_xattr_room(core_.catalog, inode, name, value.size()));
     edit.put_xattr(inode.number, name, acl.encode());
     next.flags |= kInodeHasAcl | kInodeHasXattr;
   } else {
@@ -326,6 +354,7 @@ Result<void> Attributes::store_xattr(Inode& inode, std::string_view name,
                       TRY(core_.catalog.find_xattr(inode.number, name)).has_value();
   if (stands && (flags & XATTR_CREATE) != 0) return fail(EEXIST, "xattr");
   if (!stands && (flags & XATTR_REPLACE) != 0) return fail(ENODATA, "xattr");
+  TRY(check_xattr_room(core_.catalog, inode, name, value.size()));
   InodeRecord next = inode.record;
   next.flags |= kInodeHasXattr;
   next.ctime = file_clock_now();

@@ -204,11 +204,15 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   if ((S_ISREG(what.mode) || S_ISDIR(what.mode)) && !nameless)
     seen = core_.knowledge.look(parent, name);
   made.is_kept = core_.options.keep_by_default;
+  // What has no name is its directory's tenant's: any name there says whose that is.
+  if (S_ISREG(what.mode) && nameless && core_.knowledge.tenants().had_any())
+    seen.tenant = core_.knowledge.look(parent, "O_TMPFILE").tenant;
   if (S_ISREG(what.mode) && !nameless) {
     made.block = seen.block;
     made.is_kept = seen.is_kept;
-    if (core_.budget.is_over_quota(seen.tenant)) return fail(EDQUOT, "over its quota");
   }
+  if (S_ISREG(what.mode) && core_.budget.is_over_quota(seen.tenant))
+    return fail(EDQUOT, "over its quota");
   if (S_ISREG(what.mode)) {
     record.object = TRY(core_.catalog.next_id());
     made.copy = TRY(core_.devices->create_copy(record.object));

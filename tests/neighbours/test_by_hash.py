@@ -7,7 +7,7 @@ import os
 import pytest
 
 import kvmount
-import watch
+import onlooker
 
 pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 knows no hashes")
 
@@ -158,9 +158,9 @@ def test_thousands_of_one_hash_hold_nobody_up(mount):
     kvmount.run_as(store_many, f"{mount.mnt}/theirs", text, MANY, uid=kvmount.NOBODY, seconds=200)
     place = by_prefix(mount, text)
     with kvmount.Beside() as beside:
-        watcher = watch.Watch(mount)
-        with watch.hogs(look_them_up, place, count=4):
-            watcher.during(4)
-        watcher.judge(beside, f"{MANY} files of one hash")
+        looker = onlooker.Onlooker(mount)
+        with onlooker.hogs(look_them_up, place, count=4):
+            looker.during(4)
+        looker.judge(beside, f"{MANY} files of one hash")
     labels = os.listdir(place)
     assert len(labels) == len(set(labels)) == MANY

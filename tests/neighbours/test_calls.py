@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import kvmount
-import watch
+import onlooker
 
 pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="who waits for whom in the daemon")
 
@@ -39,11 +39,11 @@ def copy_sparse(goes_on, number, directory):
 @pytest.mark.gate
 def test_sparse_copies_hold_nobody_up(shared):
     mount, theirs = shared
-    watcher = watch.Watch(mount)
+    looker = onlooker.Onlooker(mount)
     with kvmount.Beside() as beside:
-        with watch.hogs(copy_sparse, theirs, count=16):
-            watcher.during(SECONDS, ("stat", "open", "create", "fsync"))
-        watcher.judge(beside, "16 copies of sparse files")
+        with onlooker.hogs(copy_sparse, theirs, count=16):
+            looker.during(SECONDS, ("stat", "open", "create", "fsync"))
+        looker.judge(beside, "16 copies of sparse files")
 
 
 def sync_without_end(goes_on, number, directory, threads):
@@ -73,8 +73,8 @@ def sync_without_end(goes_on, number, directory, threads):
 def test_hundreds_of_syncs_hold_nobody_up(shared):
     """More of them than may be parked: their user waits, and nobody else does."""
     mount, theirs = shared
-    watcher = watch.Watch(mount)
+    looker = onlooker.Onlooker(mount)
     with kvmount.Beside() as beside:
-        with watch.hogs(sync_without_end, theirs, 100, count=4, seconds=120):
-            watcher.during(SECONDS)
-        watcher.judge(beside, "400 threads that sync")
+        with onlooker.hogs(sync_without_end, theirs, 100, count=4, seconds=120):
+            looker.during(SECONDS)
+        looker.judge(beside, "400 threads that sync")

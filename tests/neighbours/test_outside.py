@@ -66,16 +66,18 @@ def test_a_name_makes_no_line_of_the_log(tmp_path):
     """The log names what it is about; a name of a file is any bytes, and one of them ends a line."""
     forged = b"2026-01-01T00:00:00.000+00:00 1 error forged\x1b[31m\" errno=\"0"
     name = b"a\n" + forged
-    # What is in its way on the pool is told by its path.
-    os.mkdir(os.fsencode(tmp_path) + b"/" + name)
 
     def log():
         with open(mount.log, "rb") as file:
             return file.read()
 
-    with kvmount.Mount("names", options=["--pool", f"dir://{tmp_path}"]) as mount:
+    pool = os.path.join(tmp_path, "pool")
+    with kvmount.Mount("names", options=["--pool", f"dir://{pool}"]) as mount:
         with open(os.fsencode(mount.mnt) + b"/" + name, "wb") as file:
             file.write(b"bytes")
+        # The pool comes, and something is in the way of the name there: that is told by its path.
+        os.makedirs(os.fsencode(pool) + b".new/" + name, 0o700)
+        os.rename(pool + ".new", pool)
         kvmount.wait_until(lambda: b"not published" in log(), 30, "a word about the name")
         line, = [line for line in log().splitlines() if b"not published" in line]
         assert b'path="a\\x0a2026-01-01T00:00:00.000+00:00 1 error forged\\x1b[31m\\x22 errno=\\x220"' in line, line

@@ -18,7 +18,7 @@ def p99(times):
     return statistics.quantiles(times, n=100, method="inclusive")[98] if len(times) > 1 else max(times)
 
 
-class Watch:
+class Onlooker:
     """Calls in turn on the mount and on the plain directory; judged beside what a process of the same machine gets."""
 
     def __init__(self, mount, name="of-root"):
