@@ -352,18 +352,14 @@ Result<std::optional<std::string>> Catalog::find_xattr(InodeNumber inode,
 
 Result<std::vector<std::string>> Catalog::list_xattrs(InodeNumber inode) {
   std::vector<std::string> names;
-  TRY(store_->scan(Table::kXattrs, keys::number(inode), "",
-                   [&](std::string_view key, std::string_view) {
-                     if (const auto named = keys::to_named(key))
-                       names.emplace_back(named->name);
-                     return true;
-                   }));
+  TRY(each_xattr(inode, [&](std::string_view name, std::size_t) {
+    names.emplace_back(name);
+    return true;
+  }));
   return names;
 }
 
-Result<void> Catalog::each_xattr(
-    InodeNumber inode,
-    const std::function<bool(std::string_view name, std::size_t value_bytes)>& visit) {
+Result<void> Catalog::each_xattr(InodeNumber inode, const VisitXattr& visit) {
   return store_->scan(Table::kXattrs, keys::number(inode), "",
                       [&](std::string_view key, std::string_view value) {
                         const auto named = keys::to_named(key);

@@ -164,9 +164,8 @@ class Catalog {
   Result<std::optional<std::string>> find_xattr(InodeNumber inode, std::string_view name);
   Result<std::vector<std::string>> list_xattrs(InodeNumber inode);
   // Their names and the lengths of their values, until `visit` returns false.
-  Result<void> each_xattr(
-      InodeNumber inode,
-      const std::function<bool(std::string_view name, std::size_t value_bytes)>& visit);
+  using VisitXattr = std::function<bool(std::string_view name, std::size_t value_bytes)>;
+  Result<void> each_xattr(InodeNumber inode, const VisitXattr& visit);
   // Up to `limit` entries with a cookie greater than `after`, in cookie order. Holds no more
   // than that in memory.
   Result<std::vector<DirEntry>> list_directory(InodeNumber parent, std::uint64_t after,
