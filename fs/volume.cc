@@ -539,8 +539,8 @@ Result<std::uint64_t> Volume::copy_range(OpenFile& from, std::uint64_t from_offs
                                          std::uint64_t length, const Caller& caller) {
   return parts_->files.copy_range(from, from_offset, to, to_offset, length, caller);
 }
-FlushCost Volume::flush_cost(const OpenFile& file) const noexcept {
-  return parts_->files.flush_cost(file);
+FlushCost Volume::flush_cost(const OpenFile& file, bool waits_for_room) const noexcept {
+  return parts_->files.flush_cost(file, waits_for_room);
 }
 void Volume::wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called) {
   parts_->files.wait_for_room(file, called);

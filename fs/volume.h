@@ -345,7 +345,9 @@ class Volume {
                                    const Caller& caller);  // *slow*
   // By what flush() of it should be preceded now: kWaitsForRoom: by wait_for_room(), on a thread that has
   // nothing else to do (it is *slow*, and what it makes wait is the writer alone).
-  [[nodiscard]] FlushCost flush_cost(const OpenFile& file) const noexcept;
+  // `waits_for_room` false: of one that is not to wait for that.
+  [[nodiscard]] FlushCost flush_cost(const OpenFile& file,
+                                     bool waits_for_room = true) const noexcept;
   // Returns when the file's device has room again, when nothing more can be evicted, or two seconds after
   // `called`, when the writer called.
   void wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called);

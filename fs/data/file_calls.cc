@@ -258,10 +258,10 @@ std::optional<std::uint32_t> Files::device_of(Inode& inode) {
   return inode.device;
 }
 
-FlushCost Files::flush_cost(const OpenFile& file) noexcept {
+FlushCost Files::flush_cost(const OpenFile& file, bool waits_for_room) noexcept {
   if (!file.writable()) return FlushCost::kQuick;
-  if (const std::optional<std::uint32_t> device = device_of(*file.inode);
-      device && core_.budget.is_short(*device))
+  const std::optional<std::uint32_t> device = device_of(*file.inode);
+  if (waits_for_room && device && core_.budget.is_short(*device))
     return FlushCost::kWaitsForRoom;
   return file.inode->close_waits.load(std::memory_order_relaxed) ? FlushCost::kWaitsForDisk
                                                                  : FlushCost::kQuick;

@@ -28,7 +28,7 @@ class Files {
   Result<std::size_t> write(OpenFile& file, std::span<const std::byte> data,
                             std::uint64_t offset, const Caller& caller);
   Result<void> flush(OpenFile& file, const Caller& caller);
-  [[nodiscard]] FlushCost flush_cost(const OpenFile& file) noexcept;
+  [[nodiscard]] FlushCost flush_cost(const OpenFile& file, bool waits_for_room) noexcept;
   void wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called);
   void release(OpenFile& file);
   Result<void> fsync(OpenFile& file, bool data_only, const Caller& caller);

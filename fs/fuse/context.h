@@ -18,8 +18,8 @@ struct OperationContext {
   Volume* volume = nullptr;
   Stats stats;
   // Runs the calls that may wait for a disk; their answers come from its threads, which live as
-  // long as the session. At most `parked_limit` requests of a queue are there at a time (fs/fuse/parking.h): of a ring,
-  // parked requests may take at most half of the entries.
+  // long as the session. At most `parked_limit` requests of a queue are there at a time (fs/fuse/parking.h): of a ring with a pool
+  // half of the entries, without one seven eighths.
   FairPool* slow_calls = nullptr;
   std::atomic<std::size_t> parked_limit{0};
   std::atomic<std::size_t> parked{0};  // of all queues

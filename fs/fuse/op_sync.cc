@@ -36,13 +36,16 @@ void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kFlush);
   OpenFile& file = *reply.file(info);
   const Caller caller = caller_of(request);
-  const FlushCost cost = reply.volume().flush_cost(file);
-  if (cost == FlushCost::kWaitsForRoom &&
-      run_when_room(reply, [&file, caller, called = Clock::now()](Reply& answer) {
-        answer.volume().wait_for_room(file, called);
-        answer.result(answer.volume().flush(file, caller));
-      }))
-    return;
+  FlushCost cost = reply.volume().flush_cost(file);
+  if (cost == FlushCost::kWaitsForRoom) {
+    if (run_when_room(reply, [&file, caller, called = Clock::now()](Reply& answer) {
+          answer.volume().wait_for_room(file, called);
+          answer.result(answer.volume().flush(file, caller));
+        }))
+      return;
+    // Where too many wait for room already, it is done without.
+    cost = reply.volume().flush_cost(file, /*waits_for_room=*/false);
+  }
   if (cost == FlushCost::kQuick) return reply.result(reply.volume().flush(file, caller));
   run_slowly(std::move(reply), [&file, caller](Reply& answer) {
     answer.result(answer.volume().flush(file, caller));

@@ -25,10 +25,9 @@ Parking::Place Parking::enter(std::uint32_t user, std::size_t most) {
   const std::lock_guard lock(mutex_);
   const auto at = users_.find(user);
   const std::size_t has = at == users_.end() ? 0 : at->second;
-  const bool is_full = taken_ >= most;
-  const bool has_few = 2 * has < taken_;
-  if (most == 0 || taken_ >= most + std::max<std::size_t>(most / 8, 1) || (is_full && !has_few))
-    return {};
+  const bool has_few = has == 0 || 2 * has < taken_;
+  const std::size_t last = std::max<std::size_t>(most / 8, 1);
+  if (taken_ + (has_few ? 0 : last) >= most) return {};
   ++taken_;
   ++users_[user];
   return {shared_from_this(), user};

@@ -36,8 +36,8 @@ class Parking : public std::enable_shared_from_this<Parking> {
   // Of the queue that this thread serves: each reads the requests of one (libfuse has a thread for each queue of a ring).
   static Parking& of_this_thread();
 
-  // `most`: places for everybody; an eighth more, one at least, is for users who have less than half of what is taken. False
-  // places: there is none for this user now.
+  // `most`: places of the queue; the last eighth of them, one at least, is for users who have none, or less than half of what is
+  // taken. A false place: there is none for this user now.
   [[nodiscard]] Place enter(std::uint32_t user, std::size_t most);
 
  private:

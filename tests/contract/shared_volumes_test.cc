@@ -642,7 +642,8 @@ TEST_P(SharedVolumes, ANameThatNobodyWantsGoesInItsTurn) {
     TestVolume::wait_for([&] { return (*c)->room_on(0).room.bytes > 0; });
   }
   EXPECT_FALSE(is_known());
-  EXPECT_EQ("bytes", c.read("crawled"));
+  // A lookup that the pool answers too late, beside others, is a miss.
+  EXPECT_TRUE(TestVolume::wait_for([&] { return c.read("crawled") == "bytes"; }));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SharedVolumes, ::testing::ValuesIn(testing::pool_places()),

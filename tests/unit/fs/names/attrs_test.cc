@@ -321,9 +321,16 @@ TEST(Xattrs, OtherNamespacesAndLongValuesAreRefused) {
   EXPECT_ERROR(EOPNOTSUPP, volume->remove_xattr(kRootInode, "other", kRoot));
   EXPECT_ERROR(EINVAL, volume->set_xattr(kRootInode, "user.", "1", 0, {}));
   EXPECT_ERROR(E2BIG, volume->set_xattr(kRootInode, "user.a", std::string(65'537, 'x'), 0, {}));
-  const std::string longest(65'536, 'x');
+  // Of all together an inode has a block, as on ext4.
+  EXPECT_ERROR(ENOSPC,
+               volume->set_xattr(kRootInode, "user.a", std::string(65'536, 'x'), 0, {}));
+  const std::string longest(4096 - 16 - 4, 'x');
+  EXPECT_ERROR(ENOSPC, volume->set_xattr(kRootInode, "user.a", longest + "x", 0, {}));
   EXPECT_OK(volume->set_xattr(kRootInode, "user.a", longest, 0, {}));
   EXPECT_EQ(longest, must(volume->get_xattr(kRootInode, "user.a")));
+  EXPECT_ERROR(ENOSPC, volume->set_xattr(kRootInode, "user.b", "", 0, {}));
+  EXPECT_OK(volume->set_xattr(kRootInode, "user.a", "", 0, {}));
+  EXPECT_OK(volume->set_xattr(kRootInode, "user.b", "", 0, {}));
 }
 
 TEST(Xattrs, GoWithTheirInode) {
