@@ -86,7 +86,7 @@ struct Config {
   PoolOptions pool_options;
   KernelOptions kernel;
   std::string mountpoint;
-  // What was said, by all sources that count, in their order.
+  // The assignments of all sources that count, in their order.
   std::vector<Assignment> said;
   // What --insecure-paths has let through: a line each, to be said at the start.
   std::vector<std::string> warnings;
@@ -127,7 +127,8 @@ struct ConfigSources {
 // ERANGE, and what reading the file gives. `problem` names the option, the value and the fix.
 Result<Config> load_config(const ConfigSources& sources, std::string& problem);
 
-// The same without a look at the paths: they are as they were written. For a daemon that runs, whose paths do not change.
+// The same without a look at the paths: they are as they were written. For a daemon that runs,
+// whose paths do not change.
 Result<Config> read_settings(const ConfigSources& sources, std::string& problem);
 
 // Where the log goes, and from which level on: in the background without a file nowhere.

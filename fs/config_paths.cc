@@ -73,7 +73,8 @@ std::string resolve(std::string path) {
   return std::filesystem::path(out + rest).lexically_normal().string();
 }
 
-// Who else could change what is in a directory, or put another in its place; empty: nobody, or it is not there.
+// Names the others who could change what is in a directory, or put another in its place. Empty:
+// nobody could, or it is not there.
 std::string other_writers(const std::string& directory) {
   struct stat status {};
   if (directory.empty() || ::stat(directory.c_str(), &status) != 0) return {};
@@ -221,22 +222,21 @@ class Finisher {
     return refuse_replaceable(device.path, "--nvme");
   }
 
-  // Who may write above it puts a directory of his own in its place.
   Result<void> refuse_replaceable(const std::string& path, std::string_view option) {
     const std::string problem = replaceable_at(path);
     if (problem.empty()) return {};
-    if (config_.insecure_paths) {
-      config_.warnings.push_back(fmt::format(
-          "{}: {}: others could put another in its place: {}", option, path, problem));
-      return {};
-    }
-    return refuse(
-        problem_,
-        fmt::format(
-            "{}: {}: others could put another in its place: {}: take that from them, name "
-            "another directory, or give --insecure-paths",
-            option, path, problem),
-        EPERM);
+    return refuse_insecure(
+        fmt::format("{}: {}: others could put another in its place: {}", option, path, problem),
+        "take that from them, name another directory");
+  }
+
+  // Where the settings take such a path it is a warning at the start.
+  Result<void> refuse_insecure(std::string found, std::string_view fix) {
+    if (!config_.insecure_paths)
+      return refuse(problem_, fmt::format("{}: {}, or give --insecure-paths", found, fix),
+                    EPERM);
+    config_.warnings.push_back(std::move(found));
+    return {};
   }
 
   Result<void> check_devices() {
@@ -317,7 +317,8 @@ class Finisher {
     return refuse_own(config_.log_file, "--log");
   }
 
-  // Before it is resolved: a link may be led elsewhere by who owns it, and what is no file may do anything with what is written.
+  // Before it is resolved: a link may be led elsewhere by who owns it, and what is no file may
+  // do anything with what is written.
   Result<void> refuse_odd_log() {
     const std::string& path = config_.log_file;
     struct stat found {};
@@ -350,17 +351,10 @@ class Finisher {
 
   Result<void> refuse_writers(const std::string& path, const std::string& writers) {
     if (writers.empty()) return {};
-    if (config_.insecure_paths) {
-      config_.warnings.push_back(fmt::format(
-          "--pool: {}: others could read and change everybody's files: {}", path, writers));
-      return {};
-    }
-    return refuse(problem_,
-                  fmt::format("--pool: {}: others could read and change everybody's files: {}: "
-                              "take that from them, or "
-                              "give --insecure-paths",
-                              path, writers),
-                  EPERM);
+    return refuse_insecure(
+        fmt::format("--pool: {}: others could read and change everybody's files: {}", path,
+                    writers),
+        "take that from them");
   }
 
   // Who asks his own mount for an answer waits for himself.

@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "backend/base/log.h"
@@ -18,6 +16,7 @@
 #include "backend/base/units.h"
 #include "backend/device_dir.h"
 #include "backend/superblock.h"
+#include "fs/foreign_entry.h"
 
 namespace kvcachefs {
 namespace {
@@ -96,12 +95,13 @@ Result<void> refuse_missing(const std::vector<std::unique_ptr<Tier>>& found,
   return {};
 }
 
-// Whether something in the directory is of this mount: what an earlier start has left, or on the way to one of its paths.
-bool is_own(const std::string& path, const Config& config) {
-  const std::string name = path.substr(path.rfind('/') + 1);
+// Whether something in the directory is of this mount: what an earlier start has left, or on
+// the way to one of its paths.
+bool is_own(const std::string& directory, const std::string& name, const Config& config) {
   if (name == "objects" || name == "quarantine" || name == "lost+found" ||
       name.starts_with(kSuperblockName))
     return true;
+  const std::string path = directory == "/" ? "/" + name : directory + "/" + name;
   const std::array own{&config.mountpoint, &config.state, &config.log_file};
   return std::any_of(own.begin(), own.end(), [&](const std::string* each) {
     return *each == path || each->starts_with(path + "/");
@@ -111,16 +111,13 @@ bool is_own(const std::string& path, const Config& config) {
 // A directory of somebody's files, or of a whole system, is none to strew ours over.
 Result<void> refuse_foreign(const std::string& directory, const Config& config,
                             std::string& problem) {
-  std::error_code error;
-  std::filesystem::directory_iterator entry(directory, error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    if (is_own(entry->path(), config)) continue;
-    problem = fmt::format(
-        "--nvme: {}: holds other things ({:?}): name an empty directory, or give --nonempty",
-        directory, entry->path().filename().string());
-    return fail(ENOTEMPTY, "a directory holds other things");
-  }
-  return {};  // opening it says what is wrong with one that does not read
+  const std::string other = foreign_entry(
+      directory, [&](const std::string& name) { return is_own(directory, name, config); });
+  if (other.empty()) return {};
+  problem = fmt::format(
+      "--nvme: {}: holds other things ({:?}): name an empty directory, or give --nonempty",
+      directory, other);
+  return fail(ENOTEMPTY, "a directory holds other things");
 }
 
 }  // namespace

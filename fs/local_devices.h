@@ -25,9 +25,10 @@ class LocalDevices {
 
   // In the order of the setting. A directory that is no device yet becomes one, but only when
   // all devices that the catalog knows are there: an empty directory in the place of a known
-  // device is a disk that is not mounted; and only one that holds nothing else, unless the settings say otherwise. `problem`
-  // says what is wrong, with what, and what to do. Errors: ENODEV (a known device is missing), EINVAL (--min-free is all of a
-  // filesystem), ENOTEMPTY (it holds other things), and those of DeviceDir::open().
+  // device is a disk that is not mounted; and only one that holds nothing else, unless the
+  // settings say otherwise. `problem` says what is wrong, with what, and what to do. Errors:
+  // ENODEV (a known device is missing), EINVAL (--min-free is all of a filesystem), ENOTEMPTY
+  // (it holds other things), and those of DeviceDir::open().
   Result<std::vector<std::unique_ptr<Tier>>> open(const Config& config, Catalog& catalog,
                                                   std::string& problem);
 

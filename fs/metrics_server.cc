@@ -27,7 +27,8 @@ constexpr std::size_t kWaiting = 8;  // connections; further ones stay in the ke
 constexpr std::size_t kLongestRequest = 16 * 1024;
 constexpr std::int64_t kClientNanos = 2 * kNanosPerSecond;
 
-// A connection whose time is bounded as a whole, however little a client sends at a time, and so are the bytes that are read.
+// A connection whose time is bounded as a whole, however little a client sends at a time, and
+// so are the bytes that are read.
 class TimedStream : public httplib::Stream {
  public:
   explicit TimedStream(int socket) : socket_(socket) {}

@@ -1,9 +1,9 @@
 // Metrics by HTTP: GET /metrics on one address, for Prometheus. Off unless it is asked for (--metrics).
 //
-// Two threads answer, a third accepts; a client has two seconds from its connection to its last byte, so
-// a slow one holds nobody up for longer. GET and HEAD alone are answered, and nothing is read beyond the head of a request.
-// There is no encryption and no authentication: the address is the
-// loopback's unless somebody says otherwise.
+// Two threads answer, a third accepts; a client has two seconds from its connection to its last
+// byte, so a slow one holds nobody up for longer. GET and HEAD alone are answered, and nothing
+// is read beyond the head of a request. There is no encryption and no authentication: the
+// address is the loopback's unless somebody says otherwise.
 #pragma once
 
 #include <functional>

@@ -58,8 +58,9 @@ sigset_t taken_signals() noexcept {
   return set;
 }
 
-// Their default ends a process or halts it, and nobody who sends one to a filesystem can mean that. A fault (SIGSEGV and its kin)
-// and SIGABRT end it as SIGKILL does; SIGCHLD and the like do nothing anyway.
+// Their default ends a process or halts it, and nobody who sends one to a filesystem can mean
+// that. A fault (SIGSEGV and its kin) and SIGABRT end it as SIGKILL does; SIGCHLD and the like
+// do nothing anyway.
 void ignore_other_signals() noexcept {
   for (const int signal : {SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO,
                            SIGPWR, SIGSTKFLT, SIGXCPU, SIGXFSZ, SIGTSTP, SIGTTIN, SIGTTOU})
@@ -282,7 +283,8 @@ Result<void> Mount::open_volume(std::string& problem) {
   return {};
 }
 
-// A size that others have filled the disk below: programs that believe df would never see it full.
+// A size that others have filled the disk below: programs that believe df would never see it
+// full.
 void Mount::say_what_is_reached(const Note& note) const {
   for (std::size_t i = 0; i < config_.nvme.size(); ++i) {
     const DeviceSetting& device = config_.nvme[i];
@@ -484,9 +486,9 @@ void Mount::take_settings() {
   stop_timeout_ = next->stop_timeout;
   volume_->set_scrub_rate(next->scrub);
   for (const Setting& setting : settings()) {
-    if (values_of(said_, setting.name) == values_of(next->said, setting.name)) continue;
-    const bool is_live = std::find(kLive.begin(), kLive.end(), setting.name) != kLive.end();
     const auto values = values_of(next->said, setting.name);
+    if (values == values_of(said_, setting.name)) continue;
+    const bool is_live = std::find(kLive.begin(), kLive.end(), setting.name) != kLive.end();
     const std::string value = fmt::format("{}", fmt::join(values, " "));
     if (is_live)
       log_info("mount event=setting_taken name={} value=\"{}\"", setting.name, value);

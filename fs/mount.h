@@ -41,9 +41,10 @@ namespace kvcachefs {
 
 class Mount {
  public:
-  // What a daemon wants of its process: the signals that run() takes blocked, those ignored that would end or stop it and
-  // mean nothing to it, many descriptors, no limit of the starter's to the size of files or the processor's time, no core dumps
-  // (they would hold cache bytes), no umask (modes come from the callers).
+  // What a daemon wants of its process: the signals that run() takes blocked, those ignored
+  // that would end or stop it and mean nothing to it, many descriptors, no limit of the
+  // starter's to the size of files or the processor's time, no core dumps (they would hold
+  // cache bytes), no umask (modes come from the callers).
   static void prepare_process() noexcept;
 
   // All up to "the mount answers". The caller has one thread. A failure leaves nothing behind;
@@ -57,9 +58,11 @@ class Mount {
 
   // Serves until SIGTERM, SIGINT or SIGQUIT, ask_to_stop(), or until somebody unmounts; stops;
   // returns the exit code: 0, or 1 when the connection to the kernel failed. A second signal
-  // ends the waiting. SIGHUP opens the log anew and takes over the settings that may change on a live mount (kLive).
+  // ends the waiting. SIGHUP opens the log anew and takes over the settings that may change on
+  // a live mount (kLive).
   int run();
-  // Reads the settings again; before run(). Errors: as read_settings(). Without it SIGHUP opens the log alone.
+  // Reads the settings again; before run(). Errors: as read_settings(). Without it SIGHUP opens
+  // the log alone.
   using ReadSettings = std::function<Result<Config>(std::string& problem)>;
   void on_hang_up(ReadSettings read) { read_settings_ = std::move(read); }
   // Any thread.

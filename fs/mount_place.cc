@@ -12,13 +12,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <system_error>
 
 #include "backend/base/file_lock.h"
 #include "backend/base/log.h"
 #include "backend/base/unique_fd.h"
+#include "fs/foreign_entry.h"
 #include "fs/mount_table.h"
 #include "fs/refuse.h"
 #include "fs/state_dir.h"
@@ -154,14 +153,13 @@ Result<void> take_mount_point(const std::string& mountpoint, AnswerProbe& probe,
 }
 
 Result<void> refuse_nonempty(const std::string& mountpoint, std::string& problem) {
-  std::error_code error;
-  const std::filesystem::directory_iterator first(mountpoint, error);
-  if (error || first == std::filesystem::directory_iterator()) return {};
+  const std::string other = foreign_entry(mountpoint, [](const std::string&) { return false; });
+  if (other.empty()) return {};
   return refuse(problem,
                 fmt::format("mount point: {}: holds other things ({:?}), which the mount would "
                             "hide: name an empty "
                             "directory, or give --nonempty",
-                            mountpoint, first->path().filename().string()),
+                            mountpoint, other),
                 ENOTEMPTY);
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "backend/base/units.h"
+#include "fs/foreign_entry.h"
 #include "fs/refuse.h"
 #include "metadata/rocksdb_store.h"
 
@@ -76,17 +77,10 @@ Result<void> close_to_others(int fd, const std::string& path, std::string& probl
   return {};
 }
 
-// Something that a mount did not put into its state directory; empty: there is nothing.
-std::string foreign_entry(const std::string& path) {
-  std::error_code error;
-  std::filesystem::directory_iterator entry(path, error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    const std::string name = entry->path().filename();
-    if (name != "lock" && name != "control.sock" && name != "devices" && name != "db" &&
-        name != "lost+found")
-      return name;
-  }
-  return {};
+// Whether a mount has put it into its state directory.
+bool is_own(const std::string& name) {
+  return name == "lock" || name == "control.sock" || name == "devices" || name == "db" ||
+         name == "lost+found";
 }
 
 }  // namespace
@@ -157,7 +151,7 @@ Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
                                 path),
                     ENOENT);
     }
-    if (const std::string other = foreign_entry(path); !other.empty()) {
+    if (const std::string other = foreign_entry(path, is_own); !other.empty()) {
       return refuse(problem,
                     fmt::format("state directory: {}: holds other things ({:?}): name one that "
                                 "is empty, or not there yet",

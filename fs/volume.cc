@@ -93,9 +93,7 @@ struct Volume::Parts {
     const TenantSlot slot = (*inode)->is_file()
                                 ? (*inode)->tenant.load(std::memory_order_relaxed)
                                 : core.knowledge.look(number, "statvfs").tenant;
-    for (const Tenant& tenant : tenants.list())
-      if (tenant.slot == slot) return tenant;
-    return std::nullopt;
+    return tenants.find(slot);
   }
 
   // What was closed is sealed and published soon. With a pool.

@@ -234,8 +234,8 @@ class Volume {
   Result<Entry> lookup(InodeNumber parent, std::string_view name, const Caller& caller = {},
                        double* miss_timeout_s = nullptr, AskPool ask = AskPool::kYes);
   [[nodiscard]] bool lookup_asks_pool(InodeNumber parent, std::string_view name);
-  // A directory that is made up when somebody looks: its lookups and listings are *slow*, for they look at as many names as share a
-  // hash.
+  // A directory that is made up when somebody looks: its lookups and listings are *slow*, for
+  // they look at as many names as share a hash.
   [[nodiscard]] static bool is_made_up(InodeNumber directory) noexcept;
   void forget(InodeNumber inode, std::uint64_t lookups);
   // All types but symlinks; a regular file gets its (empty) object, published at once.

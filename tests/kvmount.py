@@ -31,6 +31,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -157,6 +158,13 @@ class Beside:
             check_time(taken, most * slowness, what, longest, times=3)
         taken, most, what = max(self._added, key=lambda one: one[0] / one[1])
         print(f"nearest to its bound: {what}, {taken:.3f} s of {most} s")
+
+
+def free_port():
+    """A port of loopback that nobody has now."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
 
 
 def wait_pidfd(pidfd, seconds):

@@ -29,8 +29,8 @@ class StartReport {
   bool background_ = false;
 };
 
-// Closes all but the standard streams: a daemon would hold on to whatever its starter had open, a lock of flock(1) or a pipe that
-// somebody reads to its end, until the mount ends.
+// Closes all but the standard streams: a daemon would hold on to whatever its starter had open,
+// a lock of flock(1) or a pipe that somebody reads to its end, until the mount ends.
 void close_inherited_descriptors() noexcept;
 
 // Runs `daemon` in a process of its own session that is no child of ours. Returns in the caller

@@ -27,7 +27,8 @@ FairPool::~FairPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-// Of many parties with work each has a smaller share of the threads, so that there is one for the next.
+// Of many parties with work each has a smaller share of the threads, so that there is one for
+// the next.
 bool FairPool::may_run(const Party& party) const {
   if (party.queue.empty()) return false;
   const std::size_t share = limits_.most / std::max<std::size_t>(parties_.size(), 1);

@@ -1,10 +1,12 @@
-// Threads that run what is posted by several parties, so that none holds up another: the tasks of a party run in the order of their
-// posting, parties take turns, and one that has work and none running gets a thread of its own as long as there may be more.
+// Threads that run what is posted by several parties, so that none holds up another: the tasks
+// of a party run in the order of their posting, parties take turns, and one that has work and
+// none running gets a thread of its own as long as there may be more.
 //
 //     post(party, task) ──► the party's queue ──► turn: at most `each` at once, fewer when many parties have work
 //
-// Threads are made when they are needed and live as long as the pool: work may answer FUSE requests, and an answer from a
-// thread that ends loses its ring entry. Any thread may call any method, a worker may post; tasks must not throw.
+// Threads are made when they are needed and live as long as the pool: work may answer FUSE
+// requests, and an answer from a thread that ends loses its ring entry. Any thread may call any
+// method, a worker may post; tasks must not throw.
 #pragma once
 
 #include <condition_variable>

@@ -2,8 +2,8 @@
 // cheap; spdlog lives in log.cc.
 //
 // Levels: error = a person must act, warn = degraded, info = lifecycle, debug = per operation.
-// Any thread may log. Never log payloads. Names, paths and what others have sent are arguments, never part of the format: as
-// such they are escaped.
+// Any thread may log. Never log payloads. Names, paths and what others have sent are arguments,
+// never part of the format: as such they are escaped.
 #pragma once
 
 #include <fmt/format.h>
@@ -32,11 +32,11 @@ void log_flush() noexcept;
 [[nodiscard]] bool log_enabled(LogLevel level) noexcept;
 void log_line(LogLevel level, std::string_view line) noexcept;
 
-// Text as a value of a line: as visible() shows it (visible.h), and a quotation mark as \x22. No name can begin a line or a
-// key of its own.
+// Text as a value of a line: as visible() shows it (visible.h), and a quotation mark as \x22.
+// No name can begin a line or a key of its own.
 [[nodiscard]] std::string log_text(std::string_view text);
 
-// What an argument of a line becomes: text is escaped, all else is taken as it is.
+// Escapes an argument of a line where it is text; all else is taken as it is.
 template <class Value>
 decltype(auto) log_value(const Value& value) {
   if constexpr (std::is_convertible_v<const Value&, std::string_view>) {

@@ -20,8 +20,8 @@ class LogFile {
  public:
   explicit LogFile(std::string path) : path_(std::move(path)) {}
 
-  // Makes the file if it is not there, with mode 0640. Errors: EINVAL (not a regular file), ELOOP (a symlink), ENXIO (a FIFO that
-  // nobody reads), and the others of open(2).
+  // Makes the file if it is not there, with mode 0640. Errors: EINVAL (not a regular file),
+  // ELOOP (a symlink), ENXIO (a FIFO that nobody reads), and the others of open(2).
   Result<void> open();
   // What cannot be written is lost.
   void append(std::string_view line) noexcept;

@@ -17,7 +17,8 @@ std::string unknown(const std::string& path) {
   return fmt::format("{}: {}", path, std::strerror(errno));
 }
 
-// Who may put something into a directory of that status, and take it away; empty: nobody else.
+// Names the others who may put something into a directory of that status, and take it away.
+// Empty: there are none.
 std::string writer_of(const std::string& directory, const struct stat& status) {
   if (!is_trusted(status.st_uid))
     return fmt::format("{} belongs to uid {}", directory, status.st_uid);

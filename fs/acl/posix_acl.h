@@ -44,8 +44,8 @@ class PosixAcl {
   [[nodiscard]] mode_t mode_bits() const noexcept;
   // Permission bits that give nobody more than this list does, for those who do not have it.
   [[nodiscard]] mode_t least_mode() const noexcept;
-  // Whether a user may do all of `wanted` (bits of rwx) with something that belongs to `owner` and `group`: acl(5), "access check
-  // algorithm". `in_group`: whether he is a member.
+  // Whether a user may do all of `wanted` (bits of rwx) with something that belongs to `owner`
+  // and `group`: acl(5), "access check algorithm". `in_group`: whether he is a member.
   template <class InGroup>
   [[nodiscard]] bool permits(unsigned wanted, uid_t user, uid_t owner, gid_t group,
                              InGroup in_group) const;

@@ -296,10 +296,8 @@ bool Budget::make_room(std::uint32_t device, std::chrono::steady_clock::time_poi
 Result<Reservation> Budget::reserve(std::uint32_t device, TenantSlot tenant,
                                     std::uint64_t bytes,
                                     std::chrono::steady_clock::time_point called) {
-  for (const Tenant& each : knowledge_.tenants().list()) {
-    if (each.slot != tenant || !each.terms.quota) continue;
-    const TenantUse use = usage_.by_tenant()[tenant];
-    if (use.stays() + bytes > *each.terms.quota)
+  if (const auto found = knowledge_.tenants().find(tenant); found && found->terms.quota) {
+    if (usage_.by_tenant()[tenant].stays() + bytes > *found->terms.quota)
       return fail(EDQUOT, "it does not fit into the quota beside what must stay");
   }
   const UsageSums now = usage_.on(device);

@@ -110,9 +110,10 @@ class Budget {
   // where it is short of room it is waited for as above.
   [[nodiscard]] bool make_room(std::uint32_t device,
                                std::chrono::steady_clock::time_point called);
-  // The same of many bytes that one call takes at once. What does not fit beside what must stay, on the device or in its tenant's
-  // quota, is refused at once, and costs nobody anything. Else waits until others' files have made the room, for kLongestTake at
-  // most. Errors: EDQUOT, ENOSPC.
+  // The same of many bytes that one call takes at once. What does not fit beside what must
+  // stay, on the device or in its tenant's quota, is refused at once, and costs nobody
+  // anything. Else waits until others' files have made the room, for kLongestTake at most.
+  // Errors: EDQUOT, ENOSPC.
   Result<Reservation> reserve(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes,
                               std::chrono::steady_clock::time_point called);
   // Whether so many bytes would fit beside what must stay.

@@ -24,8 +24,8 @@ struct DeviceLimits {
 };
 
 struct Room {
-  std::uint64_t budget =
-      0;  // bytes that files may have, without what the database has; never more than can be reached
+  // Bytes that files may have, without what the database has; never more than can be reached.
+  std::uint64_t budget = 0;
   std::int64_t bytes = 0;      // left of it; negative: over
   std::int64_t inodes = 0;     // left on the filesystem below, above a reserve; negative: over
   std::uint64_t min_free = 0;  // bytes of the filesystem that stay free

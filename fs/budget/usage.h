@@ -101,7 +101,8 @@ class Usage {
                   const std::optional<SealedCopy>& sealed);
   // A live one did, and nobody has it open.
   void live_nameless(InodeNumber inode, ObjectId object);
-  // What a call is about to take: counted as live until the same is given back. No lock is needed.
+  // Counts as live, until the same is given back, the bytes that a call is about to take. No
+  // lock is needed.
   void reserve(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes);
   void give_back(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes);
   // A backing file was unlinked, the inode's own or one that a rewrite replaced (no lock is needed).

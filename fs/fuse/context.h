@@ -18,13 +18,14 @@ struct OperationContext {
   Volume* volume = nullptr;
   Stats stats;
   // Runs the calls that may wait for a disk; their answers come from its threads, which live as
-  // long as the session. At most `parked_limit` requests of a queue are there at a time (fs/fuse/parking.h): of a ring with a pool
-  // half of the entries, without one seven eighths.
+  // long as the session. At most `parked_limit` requests of a queue are there at a time
+  // (fs/fuse/parking.h): of a ring with a pool half of the entries, without one seven eighths.
   FairPool* slow_calls = nullptr;
   std::atomic<std::size_t> parked_limit{0};
   std::atomic<std::size_t> parked{0};  // of all queues
-  // The one thread on which writers wait for room, in turns, so that they take none from slow_calls. What
-  // waits there is parked, too, and takes at most three quarters of what may be.
+  // The one thread on which writers wait for room, in turns, so that they take none from
+  // slow_calls. What waits there is parked, too, and takes at most three quarters of what may
+  // be.
   FairPool* room_calls = nullptr;
   // The threads on which calls wait for the pool, and those for lookups. They take at most half of what may be parked.
   FairPool* pool_calls = nullptr;

@@ -14,8 +14,8 @@ namespace kvcachefs {
 // What libfuse is given.
 [[nodiscard]] const fuse_lowlevel_ops& operation_table() noexcept;
 
-// Runs `work(reply)` on a worker, for calls that may wait. `quarters` of what may be parked are for calls of this kind. False: no
-// place was left for its user, and nothing was done.
+// Runs `work(reply)` on a worker, for calls that may wait. `quarters` of what may be parked are
+// for calls of this kind. False: no place was left for its user, and nothing was done.
 template <class Work>
 [[nodiscard]] bool run_parked(Reply& reply, FairPool& workers, std::size_t quarters,
                               Work work) {
@@ -40,8 +40,8 @@ template <class Work>
   return true;
 }
 
-// For calls that may wait for a disk. Who has so many of them on their way that no place is left is told to ask again: on the thread
-// that reads everybody's requests none may run.
+// For calls that may wait for a disk. Who has so many of them on their way that no place is
+// left is told to ask again: on the thread that reads everybody's requests none may run.
 template <class Work>
 void run_slowly(Reply reply, Work work) {
   if (!run_parked(reply, *reply.context().slow_calls, 4, std::move(work)))

@@ -1,7 +1,8 @@
-// How many requests may be parked: taken off the thread that reads requests, to be answered by a worker that waits for a disk or a
-// pool. On a ring each has an entry of the queue that it came by until it is answered (struct fuse_ring_ent,
-// fs/fuse/dev_uring_i.h), and requests of everybody wait in the kernel when the queue has no entry left. So each queue is
-// counted by itself, and the last of its places are for users who have few of the others.
+// How many requests may be parked: taken off the thread that reads requests, to be answered by
+// a worker that waits for a disk or a pool. On a ring each has an entry of the queue that it
+// came by until it is answered (struct fuse_ring_ent, fs/fuse/dev_uring_i.h), and requests of
+// everybody wait in the kernel when the queue has no entry left. So each queue is counted by
+// itself, and the last of its places are for users who have few of the others.
 #pragma once
 
 #include <cstddef>
@@ -33,11 +34,12 @@ class Parking : public std::enable_shared_from_this<Parking> {
     std::uint32_t user_ = 0;
   };
 
-  // Of the queue that this thread serves: each reads the requests of one (libfuse has a thread for each queue of a ring).
+  // Of the queue that this thread serves: each reads the requests of one (libfuse has a thread
+  // for each queue of a ring).
   static Parking& of_this_thread();
 
-  // `most`: places of the queue; the last eighth of them, one at least, is for users who have none, or less than half of what is
-  // taken. A false place: there is none for this user now.
+  // `most`: places of the queue; the last eighth of them, one at least, is for users who have
+  // none, or less than half of what is taken. A false place: there is none for this user now.
   [[nodiscard]] Place enter(std::uint32_t user, std::size_t most);
 
  private:

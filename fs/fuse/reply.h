@@ -41,7 +41,8 @@ class Reply {
   // that asks.
   [[nodiscard]] std::span<std::byte> buffer(std::size_t size);
 
-  // It waits for a worker now: the place is free again when the answer goes, upon which its user may send the next.
+  // It waits for a worker now: the place is free again when the answer goes, upon which its
+  // user may send the next.
   void park(Parking::Place&& place) noexcept { place_ = std::move(place); }
 
   void error(const Error& error) noexcept;

@@ -309,7 +309,8 @@ void FuseSession::negotiate_with(fuse_conn_info& connection) noexcept {
   const long queues = std::max(::sysconf(_SC_NPROCESSORS_CONF), 1L);
   // Set before the kernel gets its answer, and with it leave to send requests.
   context_->most_parked_reads = background + static_cast<std::size_t>(queues);
-  // Reads that wait for the pool have places of their own (context.h); without one there are none.
+  // Reads that wait for the pool have places of their own (context.h); without one there are
+  // none.
   const std::size_t of_ring = options_.has_pool ? ring_depth_ / 2 : ring_depth_ / 8 * 7;
   context_->parked_limit = uring_offered_ ? of_ring : kMostParked;
 }

@@ -33,7 +33,8 @@ struct FoundBlock {
 // The same hash is used by each model, rank, group and part: some thousand files at the most, and
 // more are not looked for.
 inline constexpr std::size_t kMostFound = 4096;
-// Nor are more names looked at than this, of those that lead nowhere any more and of directories that are passed over.
+// Nor are more names looked at than this, of those that lead nowhere any more and of
+// directories that are passed over.
 inline constexpr std::size_t kMostLookedAt = 16'384;
 
 // Whether what is in a directory may be found; empty: all.

@@ -134,9 +134,9 @@ class Knowledge {
   // The prefix hash of the block before this inode's. Errors: ENODATA (it is no block, or none is
   // known before it), EIO, EBADMSG.
   Result<std::string> parent_hash(InodeNumber inode);
-  // Errors: EINVAL (no hash; or the parent follows this block already), ENODATA (the inode is no
-  // block, or no block of that hash is here, in a directory that may be entered, of the same model, rank, group and part), EIO,
-  // EBADMSG.
+  // Errors: EINVAL (no hash; or the parent follows this block already), ENODATA (the inode is
+  // no block, or no block of that hash is here, in a directory that may be entered, of the same
+  // model, rank, group and part), EIO, EBADMSG.
   Result<void> set_parent_hash(InodeNumber inode, std::string_view hash,
                                const MayEnter& may_enter = {});
   // Takes back what was told, or learned: it is learned anew. Errors: as parent_hash().

@@ -68,6 +68,12 @@ bool Tenants::has_room_for(InodeNumber directory) const {
   return slot_for(directory) != 0;
 }
 
+std::optional<Tenant> Tenants::find(TenantSlot slot) const {
+  const std::lock_guard lock(mutex_);
+  const Tenant& tenant = of_[slot];
+  return tenant.directory != 0 ? std::optional(tenant) : std::nullopt;
+}
+
 std::vector<Tenant> Tenants::list() const {
   const std::lock_guard lock(mutex_);
   std::vector<Tenant> out;

@@ -82,6 +82,8 @@ class Tenants {
   void has_orphans() noexcept { had_any_.store(true); }
   // By slot.
   [[nodiscard]] std::vector<Tenant> list() const;
+  // nullopt: nobody has the slot.
+  [[nodiscard]] std::optional<Tenant> find(TenantSlot slot) const;
   void looked_up(TenantSlot slot, bool hit) noexcept {
     (hit ? of_slot_[slot].hits : of_slot_[slot].misses).fetch_add(1, std::memory_order_relaxed);
   }

@@ -25,8 +25,8 @@ namespace {
 // ext4 keeps an inode's xattrs in one 4 KiB block; the kernel's own bound for a value is 64
 // KiB.
 constexpr std::size_t kLongestXattr = 64 * 1024;
-// All of an inode's together, as ext4 has them in a block (EXT4_XATTR_LEN and EXT4_XATTR_SIZE, fs/ext4/xattr.h): a user's attributes
-// are in nobody's budget, so that they are few.
+// All of an inode's together, as ext4 has them in a block (EXT4_XATTR_LEN and EXT4_XATTR_SIZE,
+// fs/ext4/xattr.h): a user's attributes are in nobody's budget, so that they are few.
 constexpr std::size_t kMostXattrs = 4096;
 
 std::size_t xattr_cost(std::string_view name, std::size_t value_bytes) noexcept {

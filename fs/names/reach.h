@@ -1,5 +1,5 @@
-// Whether a caller could come to a directory by its path: what he could not he may not learn of in other ways. For what the kernel
-// does not check by itself, as names that are made up.
+// Whether a caller could come to a directory by its path: what he could not he may not learn of
+// in other ways. For what the kernel does not check by itself, as names that are made up.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,8 @@ class Reach {
  public:
   Reach(Catalog& catalog, const Caller& caller) : catalog_(catalog), caller_(caller) {}
 
-  // Whether he may search it and all directories above it (path_resolution(7); ACLs as acl(5)). Errors: EIO, EBADMSG.
+  // Whether he may search it and all directories above it (path_resolution(7); ACLs as acl(5)).
+  // Errors: EIO, EBADMSG.
   Result<bool> may_enter(InodeNumber directory);
   [[nodiscard]] const Caller& caller() const noexcept { return caller_; }
 

@@ -1,5 +1,6 @@
-// Files that the pool has evicted before this node had recorded their publication. Their bytes stay here; those of a file
-// that was removed there meanwhile go, and both look alike to who records: what it noted is not noted any more.
+// Files that the pool has evicted before this node had recorded their publication. Their bytes
+// stay here; those of a file that was removed there meanwhile go, and both look alike to who
+// records: what it noted is not noted any more.
 //
 // Bounded, and forgotten in the order in which they were noted. Any thread; the lock is a leaf.
 #pragma once

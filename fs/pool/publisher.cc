@@ -573,24 +573,25 @@ Result<bool> Publisher::note_copy(const Candidate& file, const PoolStatus& statu
   return true;
 }
 
-// Here it may have got other bytes, or another name, while it was on its way; who took the name away has left a
-// tombstone for what was noted. On the pool another node may have replaced, removed or evicted it already: then what was
-// noted (`noted`, a number there) is not here any more (PoolFiles::on_change). The name goes, as that node has it, but for
-// one that was evicted: its bytes are as good as before, and what must not be lost is published again.
+// Here it may have got other bytes, or another name, while it was on its way; who took the name
+// away has left a tombstone for what was noted. On the pool another node may have replaced,
+// removed or evicted it already: then what was noted (`noted`, a number there) is not here any
+// more (PoolFiles::on_change). The name goes, as that node has it, but for one that was
+// evicted: its bytes are as good as before, and what must not be lost is published again.
 Result<Publisher::Outcome> Publisher::record(const Candidate& file, const Published& published,
                                              std::uint64_t noted) {
   const bool is_here = TRY(is_at_its_path(file));
-  const bool is_kept = TRY(note_policy(core_, *file.inode)).policy >= FilePolicy::kKeep;
   std::unique_lock lock(file.inode->mutex);
   const Standing standing = TRY(look_again(file));
   const bool is_done = is_here && standing.is_same;
   const bool has_gone = is_done && !(standing.copy && standing.copy->fileid == noted);
-  const bool was_evicted = has_gone && evicted_early_.take(file.shared.path_hash, noted);
-  const bool comes_again = was_evicted && is_kept;
+  if (has_gone && evicted_early_.take(file.shared.path_hash, noted)) {
+    lock.unlock();
+    const bool is_kept = TRY(note_policy(core_, *file.inode)).policy >= FilePolicy::kKeep;
+    return is_kept ? Outcome::kLater : Outcome::kGone;
+  }
   Edit edit;
-  if (comes_again) {
-    // It still waits to be published.
-  } else if (has_gone) {
+  if (has_gone) {
     edit.remove_to_publish(file.inode->number);
   } else if (is_done) {
     const bool keep = is_own(*file.sent, published) && file.sent->keep;
@@ -610,13 +611,13 @@ Result<Publisher::Outcome> Publisher::record(const Candidate& file, const Publis
   }
   TRY(core_.catalog.commit(std::move(edit)));
   lock.unlock();
-  if (has_gone && !was_evicted) TRY(drop_replaced(file));
+  if (has_gone) TRY(drop_replaced(file));
   // It may have been told another since it was read, or the file there is another node's.
   if (is_done && !has_gone)
     if (const Result<void> told = tell_kept(core_, *file.inode); !told.ok())
       log_debug("pool: not told whether it is kept inode={} errno={}", file.inode->number,
                 told.error().code);
-  return is_done && !comes_again ? Outcome::kDone : Outcome::kLater;
+  return is_done ? Outcome::kDone : Outcome::kLater;
 }
 
 // Another node has removed or replaced it: the name goes. Further hard links are this node's alone.

@@ -82,8 +82,8 @@ std::string label_of(const Recognized& file) {
   return label;
 }
 
-// Whether a name may lead to it that says nothing of whose it is: what somebody else has stored under a hash is not what one's own
-// file of that hash is replaced by when it has gone.
+// Whether a name may lead to it that says nothing of whose it is: what somebody else has stored
+// under a hash is not what one's own file of that hash is replaced by when it has gone.
 bool is_trusted(const FoundBlock& block, std::uint32_t uid) noexcept {
   return block.uid == uid || block.uid == 0;
 }

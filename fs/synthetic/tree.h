@@ -4,8 +4,8 @@
 //   .kvcachefs/by-prefix/<hash>/<label>   where several models, ranks, groups, parts or directories
 //                                         have one, a directory of such symlinks
 //
-// Each caller sees what he could come to by its path. A link by itself leads to what is his or root's; what is others' has its
-// owner in its label.
+// Each caller sees what he could come to by its path. A link by itself leads to what is his or
+// root's; what is others' has its owner in its label.
 //
 // Read-only. It is not listed in the root, and what it answers holds for the moment only: the kernel
 // is told to keep nothing. In memory are the nodes that the kernel knows.
@@ -84,9 +84,9 @@ class SyntheticTree {
   std::unordered_map<InodeNumber, Node> nodes_;  // under mutex_
 };
 
-// The names of a hash's files in its directory, in the same order: runtime, model, rank, group, part
-// as far as the files' names tell, `,u` and the owner of what is neither root's nor the user's, and a number where that does not tell
-// two apart.
+// The names of a hash's files in its directory, in the same order: runtime, model, rank, group,
+// part as far as the files' names tell, `,u` and the owner of what is neither root's nor the
+// user's, and a number where that does not tell two apart.
 [[nodiscard]] std::vector<std::string> labels_of(const std::list<FoundBlock>& found,
                                                  std::uint32_t uid);
 

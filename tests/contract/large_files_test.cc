@@ -123,7 +123,8 @@ TEST_P(LargeFiles, WhatNobodyReadsIsForgotten) {
 }
 
 TEST_P(LargeFiles, OfWhatHasComeMostlyTheRestComes) {
-  // What is read ahead doubles, from the begin or from the frame behind the first: a range ends at 30 or at 31 MiB.
+  // What is read ahead doubles, from the begin or from the frame behind the first: a range ends
+  // at 30 or at 31 MiB.
   gate_->close_at(31 * kMiB);
   OpenFile& file = b_->open(file_, O_RDONLY);
   ASSERT_TRUE(TestVolume::wait_for([&] { return gate_->bytes() >= 22 * kMiB; }));

@@ -57,6 +57,20 @@ class WriteBack : public ::testing::TestWithParam<testing::PoolPlaceMaker> {
   }
 
   [[nodiscard]] std::string log() const { return volume_.directory() + "/log"; }
+  // Another node of the pool, which this one follows by now.
+  std::unique_ptr<PoolService> start_other() {
+    Uuid node = service_.node();
+    node[0] = 9;
+    auto other =
+        std::make_unique<PoolService>([this](Deadline) { return place_->open(); },
+                                      PoolService::Options{.node = node, .beat_every = 100ms});
+    other->start();
+    EXPECT_TRUE(TestVolume::wait_for([&] {
+      return other->living().size() == 2 && service_.living().size() == 2 &&
+             service_.miss_time() == PoolService::kMissFollowed;
+    }));
+    return other;
+  }
   // Lines of the log that say so.
   [[nodiscard]] int said(const std::string& what) const {
     log_flush();
@@ -229,15 +243,8 @@ TEST_P(WriteBack, ALostAnswerIsToldAllTheSame) {
 
 // Two nodes replace a name at once: each has seen the same file there, so neither says that the other's is gone.
 TEST_P(WriteBack, OfTwoThatReplaceANameAtOnceTheLastStands) {
-  Uuid node = service_.node();
-  node[0] = 9;
-  PoolService other([this](Deadline) { return place_->open(); },
-                    {.node = node, .beat_every = 100ms});
-  other.start();
-  ASSERT_TRUE(TestVolume::wait_for([&] {
-    return other.living().size() == 2 && service_.living().size() == 2 &&
-           service_.miss_time() == PoolService::kMissFollowed;
-  }));
+  const std::unique_ptr<PoolService> other = start_other();
+  ASSERT_FALSE(HasFailure());
   const std::string path = place_->root() + "/config.json";
   const InodeNumber file = volume_.store_file(kRootInode, "config.json", "first");
   ASSERT_TRUE(TestVolume::wait_for(
@@ -248,10 +255,10 @@ TEST_P(WriteBack, OfTwoThatReplaceANameAtOnceTheLastStands) {
     std::filesystem::rename(path + ".other", path);
     struct stat status {};
     EXPECT_EQ(0, ::stat(path.c_str(), &status));
-    other.tell({.change = PoolChange::kPublished,
-                .path_hash = pool_path_hash("config.json"),
-                .fileid = status.st_ino,
-                .size = 5});
+    other->tell({.change = PoolChange::kPublished,
+                 .path_hash = pool_path_hash("config.json"),
+                 .fileid = status.st_ino,
+                 .size = 5});
     return 0;
   });
   volume_.rewrite(file, "second");
@@ -264,17 +271,11 @@ TEST_P(WriteBack, OfTwoThatReplaceANameAtOnceTheLastStands) {
   EXPECT_EQ("other", std::string(std::istreambuf_iterator<char>(there), {}));
 }
 
-// The pool is full: what has just come there goes again, before its publication is recorded here.
+// The pool is full: what has just come there goes again, before its publication is recorded
+// here.
 TEST_P(WriteBack, WhatIsEvictedOnItsWayStaysHere) {
-  Uuid node = service_.node();
-  node[0] = 9;
-  PoolService other([this](Deadline) { return place_->open(); },
-                    {.node = node, .beat_every = 100ms});
-  other.start();
-  ASSERT_TRUE(TestVolume::wait_for([&] {
-    return other.living().size() == 2 && service_.living().size() == 2 &&
-           service_.miss_time() == PoolService::kMissFollowed;
-  }));
+  const std::unique_ptr<PoolService> other = start_other();
+  ASSERT_FALSE(HasFailure());
   const auto keep = [&](std::string_view name) {
     const auto dentry = must(volume_.catalog().find_dentry(kRootInode, name));
     must(volume_->set_xattr(dentry.value().inode, "user.kvcachefs.policy", "keep", 0,
@@ -285,10 +286,10 @@ TEST_P(WriteBack, WhatIsEvictedOnItsWayStaysHere) {
     struct stat status {};
     EXPECT_EQ(0, ::stat(there.c_str(), &status));
     EXPECT_TRUE(std::filesystem::remove(there));
-    other.tell({.change = PoolChange::kEvicted,
-                .path_hash = pool_path_hash(path),
-                .fileid = status.st_ino,
-                .size = 5});
+    other->tell({.change = PoolChange::kEvicted,
+                 .path_hash = pool_path_hash(path),
+                 .fileid = status.st_ino,
+                 .size = 5});
     EXPECT_TRUE(TestVolume::wait_for(
         [&] { return must(volume_.catalog().list_by_fileid(status.st_ino, 1)).empty(); }));
   };

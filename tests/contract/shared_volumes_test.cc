@@ -82,7 +82,8 @@ TEST_P(SharedVolumes, WhatIsBelowADirectoryThatIsNotThereIsNotAskedFor) {
   const std::uint64_t asked = b_.counts().asked;
   EXPECT_EQ(1U, asked);
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(b_.finds("d/e/" + block_name(i)));
-  // A node whose machine kept its heart waiting asks for either directory again, but not before this time.
+  // A node whose machine kept its heart waiting asks for either directory again, but not before
+  // this time.
   const auto again = (std::chrono::steady_clock::now() - begun) / PoolService::kMissUnfollowed;
   EXPECT_LE(b_.counts().asked, asked + 2 * static_cast<std::uint64_t>(again));
 

@@ -8,6 +8,7 @@ import pytest
 
 import kvmount
 import onlooker
+import pools
 
 pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 knows no hashes")
 
@@ -22,9 +23,7 @@ def name_of(text, page="p"):
 
 
 def store(path, data=b"bytes"):
-    with open(path + ".tmp", "wb") as file:
-        file.write(data)
-    os.rename(path + ".tmp", path)
+    pools.store(os.path.dirname(path), os.path.basename(path), data)
 
 
 @pytest.fixture(name="mount")

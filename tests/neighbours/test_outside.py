@@ -10,13 +10,6 @@ import kvmount
 pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="what kvcachefs takes from outside")
 
 
-def free_port():
-    """One that nobody has now."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
 def send_without_end(port, head, part, most):
     """Sends `part` again and again behind the head, `most` bytes at most: (how many the server took, what it said)."""
     sent, said = 0, b""
@@ -38,7 +31,7 @@ def send_without_end(port, head, part, most):
 @pytest.mark.gate
 def test_nothing_behind_the_head_of_a_request_is_read():
     """A body of any length, in chunks or not, a head without end: no memory, and the next client is answered."""
-    port = free_port()
+    port = kvmount.free_port()
     with kvmount.Mount("metrics", options=["--metrics", f"127.0.0.1:{port}"]) as mount:
         before = kvmount.rss_bytes(mount.pid())
         part = b"10000\r\n" + bytes(0x10000) + b"\r\n"

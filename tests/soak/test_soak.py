@@ -5,7 +5,6 @@ what it saw.
 """
 
 import os
-import socket
 import time
 
 import pytest
@@ -31,13 +30,6 @@ LONGEST_S = 30 * (4 if kvmount.SANITIZER else 1)  # Of any call, under load.
 # files it rests for an hour.
 OPTIONS = ["--metadata-memory", "32MiB", "--ring-memory", "16MiB", "--lease", "2s",
            "--scrub", "64KiB"]
-
-
-def free_port():
-    """One that nobody has now."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def inodes_below(path):
@@ -238,7 +230,7 @@ def check_calm(mount, disk, nameless_before, descriptors_before):
 def test_everything_at_once(seed):
     with kvmount.LoopFs("ext4", size=DISK) as disk:
         nameless = figures.used_inodes(disk.path) - inodes_below(disk.path)
-        port = free_port()
+        port = kvmount.free_port()
         with kvmount.Mount("soak", nvme=os.path.join(disk.path, "nvme"), size=BUDGET,
                            options=[*OPTIONS, "--metrics", str(port)]) as mount:
             pinned = prepare(mount, seed)

@@ -17,13 +17,6 @@ SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$')
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
 
 
-def free_port():
-    """One that nobody has now."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
 def get(port, path="/metrics", method="GET"):
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=10 * kvmount.SLOWNESS)
     try:
@@ -80,7 +73,7 @@ def check_histogram(samples):
 @pytest.mark.gate
 @pytest.mark.short
 def test_they_tell_what_happens(mounts):
-    port = free_port()
+    port = kvmount.free_port()
     mount = mounts(options=["--metrics", str(port)])
     block = f"{mount.mnt}/{'a' * 64}_my\"model_0_1.bin"
     with open(block, "wb") as file:
@@ -114,7 +107,7 @@ def test_they_tell_what_happens(mounts):
 
 
 def test_only_metrics_are_served(mounts):
-    port = free_port()
+    port = kvmount.free_port()
     mounts(options=["--metrics", f"127.0.0.1:{port}"])
     assert get(port, "/")[0] == 404
     assert get(port, "/metrics/../etc/passwd")[0] == 404
@@ -132,14 +125,14 @@ def test_a_port_in_use_is_said(mounts):
 
 
 def test_two_daemons_do_not_share_a_port(mounts):
-    port = free_port()
+    port = kvmount.free_port()
     mounts(name="first", options=["--metrics", str(port)])
     with pytest.raises(kvmount.MountError, match="Address already in use"):
         mounts(name="second", options=["--metrics", str(port)])
 
 
 def test_silent_clients_hold_nobody_up(mounts):
-    port = free_port()
+    port = kvmount.free_port()
     mount = mounts(options=["--metrics", str(port)])
     silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(12)]
     stop = threading.Event()
