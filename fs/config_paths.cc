@@ -227,7 +227,7 @@ class Finisher {
     if (problem.empty()) return {};
     return refuse_insecure(
         fmt::format("{}: {}: others could put another in its place: {}", option, path, problem),
-        "take that from them, name another directory");
+        "take that from them (chmod go-w), name another directory");
   }
 
   // Where the settings take such a path it is a warning at the start.
@@ -326,7 +326,7 @@ class Finisher {
     if (S_ISLNK(found.st_mode))
       return refuse(problem_,
                     fmt::format("--log: {}: a symlink: name the file that it leads to", path));
-    return refuse(problem_, fmt::format("--log: {}: not a file: name a file", path));
+    return refuse(problem_, fmt::format("--log: {}: not a file: name a file", path), ENXIO);
   }
 
   // Who writes his log into his own mount waits for himself, for ever.
@@ -354,7 +354,7 @@ class Finisher {
     return refuse_insecure(
         fmt::format("--pool: {}: others could read and change everybody's files: {}", path,
                     writers),
-        "take that from them");
+        "take that from them (chmod go-w)");
   }
 
   // Who asks his own mount for an answer waits for himself.

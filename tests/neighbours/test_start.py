@@ -230,9 +230,9 @@ def test_a_log_is_a_file_of_its_own(place):
         file.write("precious")
     os.symlink(target, f"{place.work}/link")
     os.mkfifo(f"{place.work}/fifo")
-    for log, word in ((f"{place.work}/link", "a symlink"), ("/dev/null", "not a file"), (f"{place.work}/fifo", "not a file"),
-                      (place.work, "not a file")):
-        said = refused(place, "--log", log, code=2)
+    for log, word, code in ((f"{place.work}/link", "a symlink", 2), ("/dev/null", "not a file", 1),
+                            (f"{place.work}/fifo", "not a file", 1), (place.work, "not a file", 1)):
+        said = refused(place, "--log", log, code=code)
         assert f"--log: {log}: {word}" in said, said
     with open(target, encoding="utf-8") as file:
         assert file.read() == "precious"
