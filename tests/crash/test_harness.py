@@ -1,5 +1,6 @@
 """The tests' own proof, without a mount: a right tree passes, a planted fault is found."""
 
+import json
 import os
 
 import pytest
@@ -65,6 +66,29 @@ def test_the_check_accepts_what_was_written_and_finds_each_fault(tmp_path, seed)
         damage(path)
         found = model.check_after_kill(running.worker_root(0), replay)[1]
         assert found, f"{damage.__name__} was not noticed"
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("intact, accepted", [(3, True), (2, True), (1, True), (0, False)])
+def test_what_an_append_near_the_cut_left(intact, accepted, tmp_path):
+    """Three appends: the first was acknowledged before the cut, the second after it, the third not.
+
+    The time of the cut is taken before it: what was acknowledged after that may be on the disk.
+    """
+    log_id, cut_ns = "w/log-0", 100
+    acks = load.AckLog(str(tmp_path / "acks"))
+    lines = []
+    for index, (begun, done) in enumerate([(10, 20), (30, 110), (120, None)]):
+        op = {"op": "append", "path": "log-0", "log": log_id, "index": index}
+        lines.append(f"{begun} I {json.dumps(op)}\n")
+        lines += [f"{done} D null\n"] if done else []
+    os.write(acks._fd, "".join(lines).encode())
+    (tmp_path / "w").mkdir()
+    size = len(model.log_bytes(log_id, max(intact, 2)))
+    (tmp_path / "w/log-0").write_bytes(model.log_bytes(log_id, intact).ljust(size, b"\0"))
+    replay = model.Replay(str(tmp_path / "acks"), {}, cut_ns)
+    found = model.check_after_cut(str(tmp_path / "w"), replay)[1]
+    assert any("was durable" in line for line in found) == (not accepted), found
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
