@@ -72,6 +72,7 @@ void NfsConnection::close() {
   // It answers what is under way, with an error.
   rpc_destroy_context(std::exchange(rpc_, nullptr));
   failed_ = false;
+  record_.clear();
 }
 
 bool NfsConnection::is_alive() const {
@@ -93,6 +94,7 @@ Result<void> NfsConnection::wait(Deadline deadline) {
   const int ready = ::ppoll(&wanted, 1, &timeout, nullptr);
   if (ready < 0 && errno != EINTR) return fail(ENOTCONN, "pool: poll");
   if (ready <= 0) return {};
+  const NfsRecord::Reading reading(record_);
   if (rpc_service(rpc_, wanted.revents) != 0 || failed_)
     return fail(ENOTCONN, "pool: the connection broke");
   return {};

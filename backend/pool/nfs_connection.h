@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "backend/pool/nfs_record.h"
 #include "backend/pool/pool_session.h"
 
 struct rpc_context;
@@ -83,6 +84,7 @@ class NfsConnection {
   rpc_context* rpc_ = nullptr;
   std::size_t under_way_ = 0;
   bool failed_ = false;
+  NfsRecord record_;
 };
 
 }  // namespace kvcachefs

@@ -1,12 +1,10 @@
 #include "backend/pool/nfs_xdr.h"
 
-#include <dlfcn.h>
-
 #include <bit>
-#include <cstdlib>
 #include <cstring>
 
 #include "backend/pool/libnfs.h"
+#include "backend/pool/libnfs_own.h"
 
 namespace kvcachefs {
 namespace {
@@ -18,15 +16,6 @@ constexpr std::size_t kUnit = 4;
 
 thread_local std::uint64_t calls = 0;
 thread_local int nested = 0;
-
-// libnfs's own of that name.
-template <class Function>
-Function next(const char* name) noexcept {
-  void* const found = ::dlsym(RTLD_NEXT, name);
-  // It is linked: what calls these is in there.
-  if (found == nullptr) std::abort();
-  return reinterpret_cast<Function>(found);
-}
 
 std::size_t left_in(const ZDR& xdr) noexcept {
   if (xdr.pos < 0 || xdr.size < xdr.pos) return 0;
@@ -85,19 +74,19 @@ using namespace kvcachefs;
 extern "C" {
 
 bool_t libnfs_zdr_u_int(ZDR* xdr, std::uint32_t* value) {
-  static const auto own = next<decltype(&libnfs_zdr_u_int)>("libnfs_zdr_u_int");
+  static const auto own = libnfs_own<decltype(&libnfs_zdr_u_int)>("libnfs_zdr_u_int");
   if (is_read(*xdr) && !has(*xdr, kUnit)) return FALSE;
   return own(xdr, value);
 }
 
 bool_t libnfs_zdr_uint64_t(ZDR* xdr, std::uint64_t* value) {
-  static const auto own = next<decltype(&libnfs_zdr_uint64_t)>("libnfs_zdr_uint64_t");
+  static const auto own = libnfs_own<decltype(&libnfs_zdr_uint64_t)>("libnfs_zdr_uint64_t");
   if (is_read(*xdr) && !has(*xdr, 2 * kUnit)) return FALSE;
   return own(xdr, value);
 }
 
 bool_t libnfs_zdr_bytes(ZDR* xdr, char** bytes, std::uint32_t* size, std::uint32_t most) {
-  static const auto own = next<decltype(&libnfs_zdr_bytes)>("libnfs_zdr_bytes");
+  static const auto own = libnfs_own<decltype(&libnfs_zdr_bytes)>("libnfs_zdr_bytes");
   if (is_read(*xdr)) {
     // Of a verifier libnfs gives a length that nobody has set as the most there may be.
     if (!has_counted(*xdr, UINT32_MAX)) return FALSE;
@@ -108,20 +97,20 @@ bool_t libnfs_zdr_bytes(ZDR* xdr, char** bytes, std::uint32_t* size, std::uint32
 }
 
 bool_t libnfs_zdr_opaque(ZDR* xdr, char* bytes, std::uint32_t size) {
-  static const auto own = next<decltype(&libnfs_zdr_opaque)>("libnfs_zdr_opaque");
+  static const auto own = libnfs_own<decltype(&libnfs_zdr_opaque)>("libnfs_zdr_opaque");
   if (is_read(*xdr) && !has(*xdr, size)) return FALSE;
   return own(xdr, bytes, size);
 }
 
 bool_t libnfs_zdr_string(ZDR* xdr, char** text, std::uint32_t most) {
-  static const auto own = next<decltype(&libnfs_zdr_string)>("libnfs_zdr_string");
+  static const auto own = libnfs_own<decltype(&libnfs_zdr_string)>("libnfs_zdr_string");
   if (is_read(*xdr) && !has_counted(*xdr, most)) return FALSE;
   return own(xdr, text, most);
 }
 
 bool_t libnfs_zdr_array(ZDR* xdr, char** items, std::uint32_t* count, std::uint32_t most,
                         std::uint32_t item_size, zdrproc_t decode) {
-  static const auto own = next<decltype(&libnfs_zdr_array)>("libnfs_zdr_array");
+  static const auto own = libnfs_own<decltype(&libnfs_zdr_array)>("libnfs_zdr_array");
   if (is_read(*xdr)) {
     std::uint32_t items_told = 0;
     std::size_t after = 0;
@@ -132,7 +121,7 @@ bool_t libnfs_zdr_array(ZDR* xdr, char** items, std::uint32_t* count, std::uint3
 }
 
 bool_t libnfs_zdr_pointer(ZDR* xdr, char** item, std::uint32_t size, zdrproc_t decode) {
-  static const auto own = next<decltype(&libnfs_zdr_pointer)>("libnfs_zdr_pointer");
+  static const auto own = libnfs_own<decltype(&libnfs_zdr_pointer)>("libnfs_zdr_pointer");
   if (is_read(*xdr)) {
     if (!has(*xdr, kUnit) || nested >= kMostNested) return FALSE;
     // Whether there is one; not what was in its place.
@@ -145,25 +134,25 @@ bool_t libnfs_zdr_pointer(ZDR* xdr, char** item, std::uint32_t size, zdrproc_t d
 }
 
 std::uint32_t zdr_nfsstat3(ZDR* xdr, nfsstat3* status) {
-  static const auto own = next<decltype(&zdr_nfsstat3)>("zdr_nfsstat3");
+  static const auto own = libnfs_own<decltype(&zdr_nfsstat3)>("zdr_nfsstat3");
   if (is_read(*xdr) && !has_constant(*xdr, NFS3ERR_JUKEBOX)) return FALSE;
   return own(xdr, status);
 }
 
 std::uint32_t zdr_mountstat3(ZDR* xdr, mountstat3* status) {
-  static const auto own = next<decltype(&zdr_mountstat3)>("zdr_mountstat3");
+  static const auto own = libnfs_own<decltype(&zdr_mountstat3)>("zdr_mountstat3");
   if (is_read(*xdr) && !has_constant(*xdr, MNT3ERR_SERVERFAULT)) return FALSE;
   return own(xdr, status);
 }
 
 std::uint32_t zdr_ftype3(ZDR* xdr, ftype3* type) {
-  static const auto own = next<decltype(&zdr_ftype3)>("zdr_ftype3");
+  static const auto own = libnfs_own<decltype(&zdr_ftype3)>("zdr_ftype3");
   if (is_read(*xdr) && !has_constant(*xdr, NF3FIFO)) return FALSE;
   return own(xdr, type);
 }
 
 std::uint32_t zdr_stable_how(ZDR* xdr, stable_how* how) {
-  static const auto own = next<decltype(&zdr_stable_how)>("zdr_stable_how");
+  static const auto own = libnfs_own<decltype(&zdr_stable_how)>("zdr_stable_how");
   if (is_read(*xdr) && !has_constant(*xdr, FILE_SYNC)) return FALSE;
   return own(xdr, how);
 }

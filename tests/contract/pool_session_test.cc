@@ -1,10 +1,8 @@
 // The contract of PoolSession, for every implementation: a directory of ext4, and a real NFS server.
 #include "backend/pool/pool_session.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,7 +21,6 @@
 
 #include "backend/base/unique_fd.h"
 #include "backend/pool/libnfs.h"
-#include "backend/pool/nfs_connection.h"
 #include "backend/pool/nfs_session.h"
 #include "backend/pool/pool_client.h"
 #include "tests/fakes/expect_result.h"
@@ -472,35 +469,6 @@ TEST_F(NfsSessionTest, AConnectionThatWasClosedWhileNobodyUsedItIsNoticed) {
   for (std::size_t i = 0; i < 10 * PoolClient::kThreads; ++i) EXPECT_ERROR(ENOENT, ask());
   EXPECT_EQ(0u, client.health().failed);
   EXPECT_EQ(0, client.health().last.code);
-}
-
-// Leaks are the sanitizer's to find.
-TEST(NfsConnectionTest, AServerThatDoesNotEvenAcceptCostsTheDeadline) {
-  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* plain = reinterpret_cast<sockaddr*>(&address);
-  ASSERT_EQ(0, ::bind(listener.get(), plain, size));
-  ASSERT_EQ(0, ::getsockname(listener.get(), plain, &size));
-  ASSERT_EQ(0, ::listen(listener.get(), 0));
-  // With its queue full, it does not answer any more.
-  std::vector<UniqueFd> others;
-  for (int i = 0; i < 4; ++i) {
-    others.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    static_cast<void>(::connect(others.back().get(), plain, size));
-  }
-  NfsConnection connection;
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_ERROR(ETIMEDOUT, connection.connect("127.0.0.1",
-                                               {.program = NFS_PROGRAM,
-                                                .version = NFS_V3,
-                                                .port = ntohs(address.sin_port)},
-                                               {}, in(std::chrono::milliseconds{100})));
-    EXPECT_EQ(0u, connection.under_way());
-    EXPECT_FALSE(connection.is_alive());
-  }
 }
 
 TEST_F(NfsSessionTest, AServerThatStartedAnewBetweenWriteAndCommitIsNoticed) {
