@@ -29,18 +29,18 @@
 namespace kvcachefs {
 namespace {
 
+constexpr std::uint64_t kStatBlock = 512;  // stat(2)
+
 PoolStatus from_stat(const struct stat& status) noexcept {
-  const auto nanos = [](const timespec& time) {
-    return static_cast<UnixNanos>(time.tv_sec) * kNanosPerSecond + time.tv_nsec;
-  };
   return {.kind = S_ISREG(status.st_mode)   ? PoolKind::kFile
                   : S_ISDIR(status.st_mode) ? PoolKind::kDirectory
                                             : PoolKind::kOther,
           .fileid = status.st_ino,
           .size = static_cast<std::uint64_t>(status.st_size),
-          .mtime = nanos(status.st_mtim),
-          .ctime = nanos(status.st_ctim),
-          .atime = nanos(status.st_atim),
+          .taken = static_cast<std::uint64_t>(status.st_blocks) * kStatBlock,
+          .mtime = to_nanos(status.st_mtim),
+          .ctime = to_nanos(status.st_ctim),
+          .atime = to_nanos(status.st_atim),
           .mode = status.st_mode & 07777,
           .nlink = static_cast<std::uint32_t>(status.st_nlink),
           .uid = status.st_uid,

@@ -67,11 +67,14 @@ Result<void> check_in(const post_op_attr& directory, nfsstat3 status, const char
 }
 
 PoolStatus status_of(const fattr3& attributes) noexcept {
-  return {.kind = attributes.type == NF3REG   ? PoolKind::kFile
+  // No file is larger than what an off_t can say.
+  const bool has_size = attributes.size <= INT64_MAX;
+  return {.kind = attributes.type == NF3REG && has_size ? PoolKind::kFile
                   : attributes.type == NF3DIR ? PoolKind::kDirectory
                                               : PoolKind::kOther,
           .fileid = attributes.fileid,
-          .size = attributes.size,
+          .size = has_size ? attributes.size : 0,
+          .taken = attributes.used,
           .mtime = nanos_of(attributes.mtime),
           .ctime = nanos_of(attributes.ctime),
           .atime = nanos_of(attributes.atime),

@@ -23,8 +23,6 @@ constexpr std::uint16_t kLogMagic = 0x4b4c;  // "LK"
 constexpr std::size_t kSumsHead = 8 + 4 + 4 + 4 * 8 + 4 * 4 + 4;
 constexpr std::uint32_t kSumsKeep = 1;     // a flag
 constexpr std::uint32_t kSumsOfOwner = 2;  // another: there are no checksums
-// Of one file; its record is then 16 MiB.
-constexpr std::uint64_t kMostChunks = std::uint64_t{1} << 22;
 
 std::uint32_t checksum(std::string_view bytes) noexcept {
   return crc32c(0, std::as_bytes(std::span(bytes)));
@@ -132,6 +130,9 @@ Result<PoolNode> decode_pool_node(std::string_view text) {
   TRY(lines.end());
   if (!node || !incarnation || !lease || !log || !size || !used || !share)
     return fail(EBADMSG, "pool: a node's heartbeat");
+  if (std::chrono::milliseconds{*lease} > kMostPoolLease || *log > kMostPoolLogs ||
+      *size > kMostPoolBytes || *used > kMostPoolBytes)
+    return fail(EBADMSG, "pool: a heartbeat that no node gives");
   return PoolNode{.node = *node,
                   .incarnation = *incarnation,
                   .lease = std::chrono::milliseconds{*lease},
@@ -177,6 +178,9 @@ Result<PoolLogRecord> decode_pool_log_record(std::string_view bytes) {
       change > static_cast<std::uint8_t>(PoolChange::kEvicted))
     return fail(EBADMSG, "pool: a change of no kind");
   record.change = static_cast<PoolChange>(change);
+  if (record.change == PoolChange::kPublished ? chunks_of(record.size) > kMostPoolChunks
+                                              : record.size > INT64_MAX)
+    return fail(EBADMSG, "pool: a change of a file that cannot be");
   return record;
 }
 
@@ -229,7 +233,7 @@ Result<PoolSums> decode_pool_sums(std::string_view bytes) {
   const std::uint64_t chunks = is_of_owner ? 0 : chunks_of(sums.size);
   if (!reader.ok() || chunk != kPoolChunk || sums.mode > 07777 ||
       flags > (kSumsKeep | kSumsOfOwner) || (is_of_owner && sums.size == 0) ||
-      chunks > kMostChunks || reader.left() != chunks * 4 + 4)
+      chunks > kMostPoolChunks || reader.left() != chunks * 4 + 4)
     return fail(EBADMSG, "pool: a record of checksums");
   sums.chunk_crc32c.reserve(static_cast<std::size_t>(chunks));
   for (std::uint64_t i = 0; i < chunks; ++i)

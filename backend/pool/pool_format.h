@@ -22,6 +22,13 @@ inline constexpr std::size_t kPoolTextLimit = 4096;      // bytes of a superbloc
 inline constexpr std::uint64_t kPoolSumsDirectories = 256;  // pool_sums_path()
 inline constexpr std::uint64_t kPoolChunk =
     256 * 1024;  // bytes of a file that have one checksum
+// Of what is published: a terabyte.
+inline constexpr std::uint64_t kMostPoolChunks = std::uint64_t{1} << 22;
+inline constexpr std::chrono::hours kMostPoolLease{1};
+// The numbers of a node's change logs end there: one is begun anew now and then.
+inline constexpr std::uint64_t kMostPoolLogs = std::uint64_t{1} << 48;
+// Of all that a pool holds, and of its size.
+inline constexpr std::uint64_t kMostPoolBytes = std::uint64_t{1} << 60;
 
 // ---- what the pool is
 
@@ -47,7 +54,7 @@ struct PoolNode {
   std::uint64_t share = 0;
 };
 [[nodiscard]] std::string encode_pool_node(const PoolNode& node);
-// Errors: as of the superblock.
+// Errors: as of the superblock; EBADMSG, too, of numbers that no node of ours says.
 [[nodiscard]] Result<PoolNode> decode_pool_node(std::string_view text);
 
 // ---- what changed
@@ -68,7 +75,7 @@ struct PoolLogRecord {
 };
 inline constexpr std::size_t kPoolLogRecordBytes = 64;
 [[nodiscard]] std::string encode_pool_log_record(const PoolLogRecord& record);
-// Errors: EBADMSG (damaged, or not wholly written yet).
+// Errors: EBADMSG (damaged, not wholly written yet, or of a file that no node of ours publishes).
 [[nodiscard]] Result<PoolLogRecord> decode_pool_log_record(std::string_view bytes);
 
 // XXH64 of the path with seed 0.

@@ -148,7 +148,8 @@ Result<std::uint64_t> next_pool_log(PoolSession& session, const Uuid& node, Dead
       pool_service_path("log"),
       [&](const PoolEntry& entry) {
         const std::optional<std::uint64_t> log = parse_pool_log_name(entry.name, node);
-        if (log && *log < UINT64_MAX) next = std::max(next, *log + 1);
+        // Others may have made names there.
+        if (log && *log < kMostPoolLogs) next = std::max(next, *log + 1);
         return true;
       },
       deadline));

@@ -161,7 +161,7 @@ PoolService::Evictors PoolService::evictors() const {
 
 void PoolService::set_used(std::uint64_t bytes, std::uint64_t share) {
   const std::lock_guard lock(mutex_);
-  used_ = bytes;
+  used_ = std::min(bytes, kMostPoolBytes);
   share_ = share;
 }
 
@@ -348,13 +348,16 @@ Result<std::vector<PoolMember>> PoolService::ask_members() {
 }
 
 void PoolService::meet(const std::vector<PoolMember>& members) {
+  note_silence(members);
   const UnixNanos now = server_now();
   std::vector<Uuid> living = {options_.node};
   bool is_new = false;
   std::map<Uuid, Peer> peers;
   for (const PoolMember& member : members) {
     const Uuid& node = member.node.node;
-    if (node == options_.node || now - member.beaten >= nanos(options_.dead_after)) continue;
+    if (node == options_.node || now - member.beaten >= nanos(options_.dead_after) ||
+        silence(node) >= options_.dead_after)
+      continue;
     living.push_back(node);
     const auto known = peers_.find(node);
     // It may have published before anybody followed it.
@@ -376,13 +379,13 @@ void PoolService::meet(const std::vector<PoolMember>& members) {
     living_ = std::move(living);
     members_ = members;
   }
-  note_silence(members);
   if (!is_new && !is_one_gone) return;
   follow();  // from here on
   missed_something();
 }
 
-// How long each has said nothing, by our own clock, too: the server's may be set.
+// How long each has said nothing, by our own clock, too: the server's may be set, and a heartbeat's time be given by
+// anybody who may write it.
 void PoolService::note_silence(const std::vector<PoolMember>& members) {
   std::map<Uuid, Silence> silent;
   for (const PoolMember& member : members) {
@@ -392,6 +395,12 @@ void PoolService::note_silence(const std::vector<PoolMember>& members) {
                    is_same ? known->second : Silence{member.beaten, Clock::now()});
   }
   silent_ = std::move(silent);
+}
+
+std::chrono::nanoseconds PoolService::silence(const Uuid& node) const {
+  const auto known = silent_.find(node);
+  if (known == silent_.end()) return std::chrono::nanoseconds{0};
+  return Clock::now() - known->second.since;
 }
 
 void PoolService::follow() {
@@ -460,10 +469,9 @@ void PoolService::sweep() {
   std::vector<PoolMember> forgotten;
   for (const PoolMember& member : members) {
     const Uuid& node = member.node.node;
-    const auto silent = silent_.find(node);
-    const bool is_silent =
-        silent != silent_.end() && Clock::now() - silent->second.since >= options_.dead_after;
-    if (now - member.beaten < nanos(kForgottenAfter) || !is_silent) {
+    // What is yet to come tells of no life: then our own clock alone does.
+    const std::int64_t said = member.beaten > now ? nanos(silence(node)) : now - member.beaten;
+    if (said < nanos(kForgottenAfter) || silence(node) < options_.dead_after) {
       longest = std::max<std::chrono::nanoseconds>(longest, member.node.lease);
     } else if (owner_of(format_uuid(node), living) == options_.node) {
       forgotten.push_back(member);

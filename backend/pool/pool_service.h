@@ -141,6 +141,7 @@ class PoolService {
   Result<std::vector<PoolMember>> ask_members();
   void meet(const std::vector<PoolMember>& members);
   void note_silence(const std::vector<PoolMember>& members);
+  [[nodiscard]] std::chrono::nanoseconds silence(const Uuid& node) const;
   void follow();
   void list_sums();
   void sweep();

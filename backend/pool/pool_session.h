@@ -38,7 +38,8 @@ enum class PoolKind : std::uint8_t { kFile, kDirectory, kOther };
 struct PoolStatus {
   PoolKind kind = PoolKind::kOther;
   std::uint64_t fileid = 0;  // the server's inode number
-  std::uint64_t size = 0;    // bytes
+  std::uint64_t size = 0;    // bytes, INT64_MAX at most
+  std::uint64_t taken = 0;   // bytes of the pool's disk; not every pool's filesystem tells
   UnixNanos mtime = 0;       // by the server's clock
   UnixNanos ctime = 0;
   UnixNanos atime = 0;     // touch()

@@ -8,6 +8,9 @@
 namespace kvcachefs {
 namespace {
 
+// By one file: what is remembered can be summed up.
+constexpr std::uint64_t kMostTaken = std::uint64_t{1} << 50;
+static_assert(kMostTaken <= UINT64_MAX / (PoolTally::kMostCold + 1));
 constexpr std::int64_t kSameUse = 60 * kNanosPerSecond;
 
 // A directory that only root may see (lost+found), or another filesystem.
@@ -18,13 +21,26 @@ bool is_not_ours(int code) noexcept {
 }  // namespace
 
 bool PoolColdFile::operator<(const PoolColdFile& other) const noexcept {
-  return std::make_tuple(used / kSameUse, -written, std::string_view(path)) <
-         std::make_tuple(other.used / kSameUse, -other.written, std::string_view(other.path));
+  return std::make_tuple(rank / kSameUse, other.written, std::string_view(path)) <
+         std::make_tuple(other.rank / kSameUse, written, std::string_view(other.path));
+}
+
+void PoolTally::add(std::string path, const PoolStatus& status) {
+  tells_taken_ = tells_taken_ || status.taken > 0;
+  guessed_ = guessed_ || (!tells_taken_ && status.size > 0);
+  add({.path = std::move(path),
+       .fileid = status.fileid,
+       .size = tells_taken_ ? std::min(status.size, status.taken) : status.size,
+       .used = status.atime,
+       .written = status.mtime});
 }
 
 void PoolTally::add(PoolColdFile file) {
-  bytes_ += file.size;
+  file.size = std::min(file.size, kMostTaken);
+  bytes_ += std::min(file.size, UINT64_MAX - bytes_);
   ++files_;
+  if (file.written > now_) file.written = 0;
+  file.rank = file.used > now_ ? file.written : file.used;
   if (stay_ != nullptr && stay_->count(file.fileid) > 0) return;
   const bool is_full = cold_bytes_ >= wanted_ || coldest_.size() >= kMostCold;
   if (is_full && (coldest_.empty() || *coldest_.rbegin() < file)) return;
@@ -55,11 +71,7 @@ Result<std::vector<std::string>> tally_directory(
         if (status.kind == PoolKind::kDirectory && may_go_deeper) {
           below.push_back(std::move(full));
         } else if (status.kind == PoolKind::kFile) {
-          tally.add({.path = std::move(full),
-                     .fileid = status.fileid,
-                     .size = status.size,
-                     .used = status.atime,
-                     .written = status.mtime});
+          tally.add(std::move(full), status);
         }
         return true;
       },

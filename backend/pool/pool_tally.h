@@ -2,6 +2,9 @@
 //
 // What was used within the same minute goes in the order in which it came, the last first: a chain of blocks is
 // published from its begin on, and is worth nothing without it.
+//
+// Users and other nodes decide what a file's size and times are. A file counts by what it takes of the disk, so that a
+// sparse one costs nobody else's files; a use that is yet to come is none.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +24,10 @@ namespace kvcachefs {
 struct PoolColdFile {
   std::string path;
   std::uint64_t fileid = 0;
-  std::uint64_t size = 0;  // bytes
+  std::uint64_t size = 0;  // bytes that it takes
   UnixNanos used = 0;      // by the server's clock, as the next
   UnixNanos written = 0;
+  UnixNanos rank = 0;      // PoolTally's: `used`, or what stands for it
 
   // Goes before the other.
   bool operator<(const PoolColdFile& other) const noexcept;
@@ -39,19 +43,30 @@ class PoolTally {
   using Numbers = std::unordered_set<std::uint64_t>;
 
   // `wanted`: the coldest files of so many bytes together are remembered, at most kMostCold. `stay`, where given: those
-  // with these numbers are counted and not remembered.
-  explicit PoolTally(std::uint64_t wanted, std::shared_ptr<const Numbers> stay = nullptr)
-      : wanted_(wanted), stay_(std::move(stay)) {}
+  // with these numbers are counted and not remembered. `now`: by the server's clock, where it is known.
+  // `tells_taken`: an earlier tally of the pool has found that its filesystem tells what files take.
+  explicit PoolTally(std::uint64_t wanted, std::shared_ptr<const Numbers> stay = nullptr,
+                     UnixNanos now = INT64_MAX, bool tells_taken = false)
+      : wanted_(wanted), stay_(std::move(stay)), now_(now), tells_taken_(tells_taken) {}
 
   void add(PoolColdFile file);
+  // Of the file, by what it takes.
+  void add(std::string path, const PoolStatus& status);
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::uint64_t files() const noexcept { return files_; }
+  // Whether any file told what it takes.
+  [[nodiscard]] bool tells_taken() const noexcept { return tells_taken_; }
+  // Files were counted by their size before one told: another count is right.
+  [[nodiscard]] bool is_doubtful() const noexcept { return tells_taken_ && guessed_; }
   // From the coldest on.
   [[nodiscard]] const std::set<PoolColdFile>& coldest() const noexcept { return coldest_; }
 
  private:
   const std::uint64_t wanted_;
   const std::shared_ptr<const Numbers> stay_;
+  const UnixNanos now_;
+  bool tells_taken_;
+  bool guessed_ = false;
   std::uint64_t bytes_ = 0;
   std::uint64_t files_ = 0;
   std::uint64_t cold_bytes_ = 0;

@@ -24,6 +24,12 @@ bool is_older_file(const Inode& inode, const PoolCopy& copy) {
 
 }  // namespace
 
+std::uint32_t permissions_said(std::uint32_t own, std::uint32_t said) noexcept {
+  // Of a directory the group's bit says whose group its files get.
+  const std::uint32_t set_id = S_ISDIR(own) ? S_ISUID : S_ISUID | S_ISGID;
+  return (said & kPermissions & ~set_id) | (own & set_id);
+}
+
 Owner owner_in(const InodeRecord& record) noexcept {
   return {.uid = record.uid, .gid = record.gid, .mode = record.mode & kPermissions};
 }
@@ -90,8 +96,13 @@ Result<void> take_owner(Core& core, Inode& inode, const Owner& asked, const Shar
         is_older_file(inode, *copy))
       return {};
     if (!(owner_in(inode.record) == asked)) return fail(EAGAIN, "an owner was given meanwhile");
-    Owner owner = TRY(with_given(core, shared.path, said.fileid,
-                                 {.uid = said.uid, .gid = said.gid, .mode = said.mode}));
+    // A new owner ends them, as with chown(2).
+    const bool is_same_owner = said.uid == inode.record.uid && said.gid == inode.record.gid;
+    const std::uint32_t own =
+        is_same_owner ? inode.record.mode : inode.record.mode & static_cast<std::uint32_t>(S_IFMT);
+    Owner owner = TRY(with_given(
+        core, shared.path, said.fileid,
+        {.uid = said.uid, .gid = said.gid, .mode = permissions_said(own, said.mode)}));
     const Owner told = TRY(owner_told(core, inode));
     if (owner.mode == told.mode) owner.mode = inode.record.mode & kPermissions;
     InodeRecord next = inode.record;

@@ -70,7 +70,7 @@ void PoolEvictor::look() {
     }
   }
   const std::uint64_t counted = own_ + evictors.used_by_others;
-  const std::uint64_t used = counted + (service_.grown() - grown_at_);
+  std::uint64_t used = counted + (service_.grown() - grown_at_);
   used_.store(used);
   const auto now = SteadyClock::now();
   if (!evictors.all_agree || counted == 0 || now < hopeless_until_) return;
@@ -79,6 +79,7 @@ void PoolEvictor::look() {
     return;
   looked_for_room_ = now;
   const Result<std::uint64_t> most = limit(used);
+  used_.store(used);
   if (!most.ok() || used <= percent(*most, kHighPercent)) return;
   const std::uint64_t too_much = used - percent(*most, kLowPercent);
   // Each node its part.
@@ -105,9 +106,25 @@ Result<void> PoolEvictor::count(const std::vector<Uuid>& nodes) {
     staying_.clear();
     staying_since_ = begin;
   }
-  auto tally =
-      std::make_shared<PoolTally>(percent(size_, 2 * (kHighPercent - kLowPercent)),
-                                  std::make_shared<const PoolTally::Numbers>(staying_));
+  std::shared_ptr<const PoolTally> counted = TRY(tally(nodes));
+  tells_taken_ = counted->tells_taken();
+  if (counted->is_doubtful()) counted = TRY(tally(nodes));
+  own_ = counted->bytes();
+  cold_.assign(counted->coldest().begin(), counted->coldest().end());
+  share_ = pool_share(nodes);
+  grown_at_ = grown_at;
+  counted_ = begin;
+  is_used_up_ = false;
+  service_.set_used(own_, share_);
+  return {};
+}
+
+Result<std::shared_ptr<const PoolTally>> PoolEvictor::tally(const std::vector<Uuid>& nodes) {
+  const UnixNanos now = service_.server_now();
+  auto tally = std::make_shared<PoolTally>(
+      percent(size_, 2 * (kHighPercent - kLowPercent)),
+      std::make_shared<const PoolTally::Numbers>(staying_), now > 0 ? now : INT64_MAX,
+      tells_taken_);
   std::vector<std::string> left = {""};
   while (!left.empty()) {
     if (!sleep(std::chrono::milliseconds{0})) return fail(ECANCELED, "pool: the mount ends");
@@ -125,25 +142,30 @@ Result<void> PoolEvictor::count(const std::vector<Uuid>& nodes) {
         }));
     std::move(below.begin(), below.end(), std::back_inserter(left));
   }
-  own_ = tally->bytes();
-  cold_.assign(tally->coldest().begin(), tally->coldest().end());
-  share_ = pool_share(nodes);
-  grown_at_ = grown_at;
-  counted_ = begin;
-  is_used_up_ = false;
-  service_.set_used(own_, share_);
-  return {};
+  return std::shared_ptr<const PoolTally>(std::move(tally));
 }
 
-// What the pool may hold now: its filesystem may be too full for that.
-Result<std::uint64_t> PoolEvictor::limit(std::uint64_t used) {
-  return service_.client().call<std::uint64_t>(
+// What the pool may hold now: its filesystem may be too full for that. `used` is no more than is used there by anybody,
+// whatever other nodes say.
+Result<std::uint64_t> PoolEvictor::limit(std::uint64_t& used) {
+  struct Limit {
+    std::uint64_t most = 0;
+    std::uint64_t used = 0;
+  };
+  const Limit now = TRY(service_.client().call<Limit>(
       PoolClass::kBackground, SteadyClock::now() + kListDeadline,
-      [used, size = size_](PoolSession& session, Deadline deadline) -> Result<std::uint64_t> {
+      [used, size = size_](PoolSession& session, Deadline deadline) -> Result<Limit> {
         const PoolSpace space = TRY(session.space(deadline));
-        if (used + space.available >= size) return size;
-        return std::min(size, used + space.available + TRY(trash_bytes(session, deadline)));
-      });
+        const std::uint64_t here =
+            space.total == 0
+                ? used  // it does not tell
+                : std::min(used, space.total - std::min(space.available, space.total));
+        if (here + space.available >= size) return Limit{.most = size, .used = here};
+        const std::uint64_t trash = TRY(trash_bytes(session, deadline));
+        return Limit{.most = std::min(size, here + space.available + trash), .used = here};
+      }));
+  used = now.used;
+  return now.most;
 }
 
 void PoolEvictor::evict(std::uint64_t bytes) {

@@ -56,7 +56,8 @@ class PoolEvictor {
   void look();
   [[nodiscard]] bool is_count_old(std::uint64_t share) const;
   Result<void> count(const std::vector<Uuid>& nodes);
-  Result<std::uint64_t> limit(std::uint64_t used);
+  Result<std::shared_ptr<const PoolTally>> tally(const std::vector<Uuid>& nodes);
+  Result<std::uint64_t> limit(std::uint64_t& used);
   void evict(std::uint64_t bytes);
   // kStays: for as long as it is there. kUsed: since it was counted, or it has gone.
   enum class Outcome : std::uint8_t { kEvicted, kStays, kUsed };
@@ -75,6 +76,7 @@ class PoolEvictor {
   std::vector<PoolColdFile> cold_;
   // Numbers of files that may not go: those behind them in the order would not be found otherwise.
   PoolTally::Numbers staying_;
+  bool tells_taken_ = false;
   std::uint64_t own_ = 0;       // bytes, less what was evicted since
   std::uint64_t share_ = 0;     // who shared the tops then
   std::uint64_t grown_at_ = 0;  // service_.grown() then

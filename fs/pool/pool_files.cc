@@ -311,7 +311,9 @@ Result<void> PoolFiles::adopt(InodeNumber directory, std::string_view name,
                          .mtime = is_file ? found.status.mtime : 0}};
   Owner owner{.uid = what.uid, .gid = what.gid, .mode = what.mode & 07777};
   if (found.sums)
-    owner = {.uid = found.sums->uid, .gid = found.sums->gid, .mode = found.sums->mode & 07777};
+    owner = {.uid = found.sums->uid,
+             .gid = found.sums->gid,
+             .mode = permissions_said(what.mode & S_IFMT, found.sums->mode)};
   owner = TRY(with_given(core_, shared.path, found.status.fileid, owner));
   what.uid = owner.uid;
   what.gid = owner.gid;

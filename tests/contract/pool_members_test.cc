@@ -176,13 +176,13 @@ TEST_P(PoolMembers, AFullPoolIsToldOfWhoLives) {
   ASSERT_OK(beat(session, {.node = node_number(1), .log = 1}, soon()));
   faults->set_full();
   const Result<PoolBeat> beaten =
-      beat(session, {.node = node_number(1), .log = UINT64_MAX, .used = UINT64_MAX}, soon());
+      beat(session, {.node = node_number(1), .log = kMostPoolLogs, .used = kMostPoolBytes}, soon());
   ASSERT_OK(beaten);
   EXPECT_TRUE(beaten->is_full);
   Result<std::vector<PoolMember>> members = list_members(*session_, soon());
   ASSERT_OK(members);
   ASSERT_EQ(1u, members->size());
-  EXPECT_EQ(UINT64_MAX, members->front().node.log);
+  EXPECT_EQ(kMostPoolLogs, members->front().node.log);
   EXPECT_EQ(beaten->at, members->front().beaten);
   EXPECT_ERROR(ENOENT, beat(session, {.node = node_number(2)}, soon()));
   faults->clear();

@@ -181,6 +181,21 @@ TEST_P(PoolServiceContract, ANodeWithASlowBeatIsNotDead) {
       comes_true([&] { return is_last_beat(4 * kSlowest) && fast->living().size() == 1; }));
 }
 
+// Who may write there gives it any time.
+TEST_P(PoolServiceContract, AHeartbeatOfTheFutureIsNoLife) {
+  const auto session = place_->open();
+  ASSERT_OK(session);
+  Node living(*place_, 2, 50ms, 500ms);
+  ASSERT_TRUE(comes_true([&] { return living->living().size() == 1; }));
+  ASSERT_OK(beat(**session, {.node = Node::node_number(1), .lease = 1000ms}, testing::soon()));
+  const std::string path = place_->root() + "/" + pool_node_path(Node::node_number(1));
+  const timespec time = to_timespec(file_clock_now() + 86'400 * kNanosPerSecond);
+  const timespec times[2] = {time, time};
+  ASSERT_EQ(0, ::utimensat(AT_FDCWD, path.c_str(), times, 0));
+  ASSERT_TRUE(comes_true([&] { return living->living().size() == 2; }));
+  EXPECT_TRUE(comes_true([&] { return living->living().size() == 1; }));
+}
+
 TEST_P(PoolServiceContract, WhoEndsHasToldHisLastChanges) {
   Node a(*place_, 1);
   {

@@ -67,6 +67,43 @@ TEST(PoolTally, WhatMayNotGoIsCountedAlone) {
 
 class PoolTallies : public testing::PoolTest {};
 
+// Who may write to a pool gives his file any size and any time.
+TEST(PoolTally, ASparseFileCountsByWhatItTakes) {
+  const auto count = [](bool tells_taken) {
+    auto tally = std::make_unique<PoolTally>(1000, nullptr, 100 * kMinute, tells_taken);
+    const auto add = [&](const char* path, std::uint64_t size, std::uint64_t taken) {
+      tally->add(path, {.fileid = 1, .size = size, .taken = taken, .atime = kMinute});
+    };
+    add("sparse", INT64_MAX, 0);
+    add("sparse too", INT64_MAX, 0);
+    add("whole", 600, 4096);
+    add("half", 1000, 512);
+    return tally;
+  };
+  const auto first = count(false);
+  ASSERT_TRUE(first->is_doubtful());
+  const auto second = count(true);
+  EXPECT_FALSE(second->is_doubtful());
+  EXPECT_EQ(1112u, second->bytes());
+  EXPECT_EQ(4u, second->coldest().size());
+  // Of a filesystem that does not tell the size is all there is; it stays a sum.
+  PoolTally guess(1000);
+  for (int i = 0; i < 50'000; ++i)
+    guess.add(std::to_string(i), {.fileid = 1, .size = INT64_MAX, .atime = kMinute});
+  EXPECT_EQ(UINT64_MAX, guess.bytes());
+  EXPECT_EQ(1u, guess.coldest().size());
+}
+
+TEST(PoolTally, AUseThatIsYetToComeIsNone) {
+  PoolTally tally(100, nullptr, 10 * kMinute);
+  tally.add({.path = "now", .fileid = 1, .size = 1, .used = 9 * kMinute, .written = 0});
+  tally.add({.path = "old", .fileid = 2, .size = 1, .used = 2 * kMinute, .written = 0});
+  tally.add({.path = "future", .fileid = 3, .size = 1, .used = INT64_MAX, .written = kMinute});
+  tally.add({.path = "both", .fileid = 4, .size = 1, .used = INT64_MAX, .written = INT64_MAX});
+  tally.add({.path = "past", .fileid = 5, .size = 1, .used = INT64_MIN, .written = INT64_MIN});
+  EXPECT_EQ((std::vector<std::string>{"past", "both", "future", "old", "now"}), paths(tally));
+}
+
 TEST_P(PoolTallies, CountsItsOwnTopsAndNotTheService) {
   const Uuid node = testing::kNode;
   ASSERT_OK(join_pool(*session_, node, soon()));

@@ -355,6 +355,47 @@ TEST(FullPool, MakesRoomByWhatWasUsedLongestAgo) {
   volume.stop_cleanly();
 }
 
+// Another node says that it holds more than there is.
+TEST(FullPool, NobodyEvictsForBytesThatAreNotThere) {
+  constexpr std::uint64_t kSize = 64 << 20;
+  const testing::TempMount small("size=" + std::to_string(kSize));
+  PoolService service(
+      [&](Deadline) { return open_dir_session(small.path()); },
+      {.node = testing::kNode, .lease = 200ms, .beat_every = 100ms, .size = kSize});
+  testing::TestVolumeOptions options;
+  options.volume.pool = &service;
+  options.volume.pool_options.size = kSize;
+  TestVolume volume(options);
+  volume.start();
+  Uuid other = service.node();
+  other[0] = 9;
+  const Result<std::unique_ptr<PoolSession>> session = open_dir_session(small.path());
+  ASSERT_TRUE(session.ok());
+  const auto lie = [&] {
+    const PoolNode node{.node = other,
+                        .incarnation = {},
+                        .lease = 200ms,
+                        .log = 1,
+                        .size = kSize,
+                        .used = kMostPoolBytes,
+                        .share = pool_share({service.node(), other})};
+    return beat(**session, node, std::chrono::steady_clock::now() + 20s).ok();
+  };
+  ASSERT_TRUE(TestVolume::wait_for([&] { return lie() && service.living().size() == 2; }));
+  constexpr int kFiles = 16;
+  for (int i = 0; i < kFiles; ++i) volume.store_file(kRootInode, block_name(i), "bytes");
+  ASSERT_TRUE(TestVolume::wait_for(
+      [&] { return lie() && volume->pool_counts()->published >= kFiles; }));
+  // The evictor looks twice a second.
+  for (int looks = 0; looks < 30; ++looks) {
+    ASSERT_TRUE(lie());
+    std::this_thread::sleep_for(100ms);
+  }
+  EXPECT_GT(volume->pool_counts()->used, 0U);
+  EXPECT_EQ(0U, volume->pool_counts()->evicted);
+  volume.stop_cleanly();
+}
+
 TEST(PutOff, PausesGrowAndAreBounded) {
   PutOff waiting;
   std::int64_t now = 1;

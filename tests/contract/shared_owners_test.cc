@@ -61,6 +61,46 @@ TEST_P(SharedOwners, AnOwnerAndAModeHoldOnAllNodes) {
   EXPECT_EQ(0U, must(a_->catalog().list_owner_changes("", 10)).size());
 }
 
+// No other server has a program run as somebody here.
+TEST_P(SharedOwners, SetIdBitsAreTheOwnNodesAlone) {
+  const InodeNumber d = a_->mkdir(kRootInode, "d", 0755);
+  const InodeNumber f = a_->store_file(d, block_name(1), "block");
+  const auto has = [](TestVolume& volume, InodeNumber inode, std::uint32_t mode) {
+    return (volume.stat_of(inode).st_mode & 07777) == mode;
+  };
+  const auto chmod = [&](InodeNumber inode, std::uint32_t mode) {
+    SetAttributes change;
+    change.mode = mode;
+    must((*a_)->set_attributes(inode, change, nullptr, TestVolume::kRoot));
+    return TestVolume::wait_for(
+        [&] { return must(a_->catalog().list_owner_changes("", 10)).empty(); });
+  };
+  ASSERT_TRUE(TestVolume::wait_for([&] {
+    return b_.read("d/" + block_name(1)) == "block" &&
+           must(a_->catalog().find_pool_copy(d)).has_value();
+  }));
+  const InodeNumber f_on_b = must(b_->resolve("d/" + block_name(1)));
+  const InodeNumber d_on_b = must(b_->resolve("d"));
+  ASSERT_TRUE(chmod(f, 06751));
+  ASSERT_TRUE(chmod(d, 07751));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return has(*b_, f_on_b, 0751); }));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return has(*b_, d_on_b, 03751); }));
+  Server c(*place_, 3);
+  ASSERT_TRUE(TestVolume::wait_for([&] { return c.finds("d/" + block_name(1)); }));
+  EXPECT_TRUE(has(*c, must(c->resolve("d/" + block_name(1))), 0751));
+  EXPECT_TRUE(has(*c, must(c->resolve("d")), 03751));
+  // Here they stay, whatever else another node says; a new owner ends them.
+  SetAttributes change;
+  change.mode = 0711;
+  must((*b_)->set_attributes(f_on_b, change, nullptr, TestVolume::kRoot));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return has(*a_, f, 06711); }));
+  change.mode = std::nullopt;
+  change.uid = 1000;
+  must((*b_)->set_attributes(f_on_b, change, nullptr, TestVolume::kRoot));
+  EXPECT_TRUE(TestVolume::wait_for(
+      [&] { return a_->stat_of(f).st_uid == 1000U && has(*a_, f, 0711); }));
+}
+
 // Each has given one of them, and neither has heard of the other.
 TEST_P(SharedOwners, AnOwnerAndAModeOfTwoNodesBothHold) {
   a_->store_file(kRootInode, block_name(1), "block");

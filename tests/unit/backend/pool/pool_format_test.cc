@@ -49,6 +49,35 @@ TEST(PoolFormat, LogRecordsComeBack) {
   EXPECT_EQ(record, *back);
 }
 
+// Their checksums are right: another node may say anything.
+TEST(PoolFormat, NumbersThatNoNodeSaysAreRefused) {
+  const PoolNode most{.node = kNode,
+                      .incarnation = kNode,
+                      .lease = kMostPoolLease,
+                      .log = kMostPoolLogs,
+                      .size = kMostPoolBytes,
+                      .used = kMostPoolBytes,
+                      .share = UINT64_MAX};
+  EXPECT_OK(decode_pool_node(encode_pool_node(most)));
+  PoolNode node = most;
+  node.lease += std::chrono::milliseconds{1};
+  EXPECT_ERROR(EBADMSG, decode_pool_node(encode_pool_node(node)));
+  for (std::uint64_t PoolNode::* const number :
+       {&PoolNode::log, &PoolNode::size, &PoolNode::used}) {
+    node = most;
+    ++(node.*number);
+    EXPECT_ERROR(EBADMSG, decode_pool_node(encode_pool_node(node)));
+  }
+  constexpr std::uint64_t kMostFile = kMostPoolChunks * kPoolChunk;
+  for (const PoolChange change :
+       {PoolChange::kPublished, PoolChange::kRemoved, PoolChange::kEvicted}) {
+    const std::uint64_t size = change == PoolChange::kPublished ? kMostFile : INT64_MAX;
+    EXPECT_OK(decode_pool_log_record(encode_pool_log_record({.change = change, .size = size})));
+    EXPECT_ERROR(EBADMSG, decode_pool_log_record(
+                              encode_pool_log_record({.change = change, .size = size + 1})));
+  }
+}
+
 TEST(PoolFormat, ChecksumsComeBack) {
   for (const std::uint64_t size : {0ul, 1ul, kPoolChunk, kPoolChunk + 1, 64ul << 20}) {
     PoolSums sums{.fileid = 1,
