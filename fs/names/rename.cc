@@ -6,6 +6,7 @@
 
 #include "fs/life/checked_status.h"
 #include "fs/life/states.h"
+#include "fs/names/credentials.h"
 #include "fs/names/namespace.h"
 #include "fs/node/attributes.h"
 
@@ -71,6 +72,22 @@ Result<void> check_movable(Core& core, const Inode& inode,
   if (shared && core.may_be_on_pool(*shared))
     return fail(EXDEV, "the directory may be on the pool");
   return {};
+}
+
+// The kernel checks the sticky bit, but only of names that it knows: one that is being written under its hash is a miss to
+// others, and what has come from the pool since its last look is none to it.
+Result<void> check_sticky(Inode& directory, Inode& replaced, const Caller& caller) {
+  {
+    const std::lock_guard lock(directory.mutex);
+    const InodeRecord& record = directory.record;
+    if ((record.mode & S_ISVTX) == 0 || record.uid == caller.uid) return {};
+  }
+  {
+    const std::lock_guard lock(replaced.mutex);
+    if (replaced.record.uid == caller.uid) return {};
+  }
+  if (has_capability(caller, CAP_FOWNER)) return {};
+  return fail(EPERM, "somebody else's name in a sticky directory");
 }
 
 // The block that a name stands for after the commit, 0: none.
@@ -152,6 +169,7 @@ Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
     if (!found.ok() && found.error().code == ESTALE && round + 1 < kMostRounds) continue;
     TRY(found);
     if (call.moved == call.replaced && !call.exchange) return {};
+    if (call.replaced != nullptr) TRY(check_sticky(*call.to_dir, *call.replaced, caller));
     if (call.replaced != nullptr && call.replaced->is_file() &&
         native_.is_hash(new_parent, new_name)) {
       // A first copy that is lost or damaged goes now, and does not stand in the way.

@@ -71,6 +71,9 @@ def empty_libraries(directory, names):
     for name in names:
         path = os.path.join(directory, name)
         if not os.path.exists(path):
-            subprocess.run(["cc", "-shared", f"-Wl,-soname,{name}", "-o", path, "-x", "c",
+            # Others load it from there while it is made.
+            made = f"{path}.{os.getpid()}"
+            subprocess.run(["cc", "-shared", f"-Wl,-soname,{name}", "-o", made, "-x", "c",
                             os.devnull], check=True)
+            os.replace(made, path)
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
