@@ -125,7 +125,8 @@ def test_statvfs_below_a_quota_is_the_quotas(full):
     with open(f"{theirs}/f", "wb") as file:
         os.posix_fallocate(file.fileno(), 0, 16 * MIB)
         assert os.statvfs(f"{theirs}/f").f_bavail * whole.f_frsize <= 48 * MIB
-    assert os.statvfs(mount.mnt).f_blocks == whole.f_blocks
+    # The database shares the disk, and grows.
+    assert abs(os.statvfs(mount.mnt).f_blocks - whole.f_blocks) * whole.f_frsize < 8 * MIB
 
 
 @pytest.mark.gate
