@@ -37,8 +37,9 @@ KernelListings::Grant KernelListings::opened(ListingReader& reader, InodeNumber 
     return {};
   }
   const bool is_unseen = listing.is_whole && listing.modified == modified;
-  // The earlier reader could list unseen what this one lists.
-  if (!is_unseen && listing.unread > 0 && now_ns - listing.unread_ns < kUnreadNanos) return {};
+  // An earlier reader could list unseen what this one lists, or what it still gets be added to that.
+  const bool is_read = listing.unread > 0 || listing.filling > 0;
+  if (!is_unseen && is_read && now_ns - listing.unread_ns < kUnreadNanos) return {};
   reader.directory_ = directory;
   reader.remembers_ = true;
   reader.is_unread_ = !is_unseen;
@@ -57,6 +58,11 @@ void KernelListings::reads(ListingReader& reader, std::uint64_t after_cookie,
   Listing& listing = listings_[reader.directory_];
   if (reader.is_unread_) --listing.unread;
   reader.is_unread_ = false;
+  const std::uint32_t others = listing.filling - (reader.is_filling_ ? 1 : 0);
+  if (after_cookie == 0 && others > 0) {
+    listing.is_stale = true;
+    listing.ticket = ++last_ticket_;
+  }
   if (!reader.is_filling_) ++listing.filling;
   reader.is_filling_ = true;
   listing.has_names = true;

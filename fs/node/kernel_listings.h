@@ -13,6 +13,8 @@
 // READDIR answers them. The message is sent when no reader is between two answers, because
 // the kernel may add an earlier answer to its pages after it has dropped them. It drops the
 // first page alone: a reader that begins misses it, upon which the kernel forgets the listing.
+// The same where a listing begins while another one is read: names may have come or gone through the kernel since that
+// began, which has forgotten the earlier one, and adds what it still gets of it to the later.
 // A listing that the kernel has in part would never be whole again without its last page:
 // a directory of a single page that was read in part (the kernel did not ask for the end) is
 // listed by the daemon after such a message, until the kernel forgets the directory.
@@ -89,7 +91,7 @@ class KernelListings {
 
   // More directories than this are listed by the daemon.
   static constexpr std::size_t kMost = 1 << 20;
-  // A reader that has sent no READDIR for this long is not waited for: it is one that holds the
+  // A reader that has not come to the end for this long is not waited for: it is one that holds the
   // directory open for other calls.
   static constexpr std::int64_t kUnreadNanos = 1'000'000'000;
   // A message that was not confirmed for this long is lost.

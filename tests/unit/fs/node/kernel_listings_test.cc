@@ -189,7 +189,42 @@ TEST_F(KernelListingsTest, AReaderThatHasJustComeIsTheOnlyOneThatMakesTheKernelR
   EXPECT_TRUE(open(first).remembers);
   EXPECT_FALSE(list().remembers);
   listings_.reads(first, 0, kModified);
+  EXPECT_FALSE(list().remembers);
+  listings_.ended(first);
   EXPECT_TRUE(list().remembers);
+  listings_.closed(first);
+}
+
+// The kernel has forgotten what the first one lists, and would add its answers to the second one's.
+TEST_F(KernelListingsTest, WhatAnEarlierReaderStillGetsIsNotRemembered) {
+  list();
+  ListingReader first;
+  ListingReader second;
+  EXPECT_TRUE(open(first).is_unseen);
+  EXPECT_TRUE(open(second).is_unseen);
+  // A name comes through the kernel: both ask.
+  listings_.reads(first, 0, kModified + 1);
+  listings_.reads(second, 0, kModified + 1);
+  EXPECT_FALSE(list(kModified + 1).remembers);
+  EXPECT_EQ(0u, deliver());
+  listings_.ended(second);
+  EXPECT_EQ(0u, deliver());
+  listings_.ended(first);
+  EXPECT_EQ(1u, deliver());
+  listings_.closed(first);
+  listings_.closed(second);
+  EXPECT_FALSE(list(kModified + 1).is_unseen);
+  EXPECT_TRUE(list(kModified + 1).is_unseen);
+}
+
+TEST_F(KernelListingsTest, AReaderThatRewindsIsNoOther) {
+  ListingReader first;
+  EXPECT_TRUE(open(first).remembers);
+  listings_.reads(first, 0, kModified);
+  listings_.reads(first, 0, kModified);
+  listings_.ended(first);
+  EXPECT_EQ(0u, deliver());
+  EXPECT_TRUE(list().is_unseen);
   listings_.closed(first);
 }
 
