@@ -530,13 +530,13 @@ Result<std::optional<std::string>> Catalog::next_prefix(std::string_view after) 
   return hash;
 }
 
-Result<std::vector<InodeNumber>> Catalog::list_unread(std::size_t limit) {
+Result<std::vector<InodeNumber>> Catalog::list_unread(InodeNumber after, std::size_t limit) {
   std::vector<InodeNumber> directories;
   if (limit == 0) return directories;
   TRY(store_->scan(
       Table::kMeta, keys::kUnreadPrefix, "", [&](std::string_view key, std::string_view) {
         const auto number = keys::to_number(key.substr(keys::kUnreadPrefix.size()));
-        if (number) directories.push_back(*number);
+        if (number && *number > after) directories.push_back(*number);
         return directories.size() < limit;
       }));
   return directories;

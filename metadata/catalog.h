@@ -210,8 +210,8 @@ class Catalog {
                                               std::size_t limit);
   // The first hash greater than `after`; nullopt: there is none.
   Result<std::optional<std::string>> next_prefix(std::string_view after);
-  // In number order.
-  Result<std::vector<InodeNumber>> list_unread(std::size_t limit);
+  // In number order, those greater than `after`.
+  Result<std::vector<InodeNumber>> list_unread(InodeNumber after, std::size_t limit);
   // Whether any directory ever was told a layout.
   [[nodiscard]] bool is_told() const noexcept { return told_.load(std::memory_order_relaxed); }
   // Whether any ever was told a policy or a time to live.

@@ -1,5 +1,6 @@
 // kvcachefs set PATH KEY=VALUE..., kvcachefs pin PATH, kvcachefs unpin PATH: what may be done with a file,
-// as xattrs of it. They go through the mount, so whoever may write the file may say so.
+// as xattrs of it. They go through the mount, so whoever may write the file, or owns the directory, may
+// say so.
 #include <CLI/CLI.hpp>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -79,7 +80,8 @@ std::string failure(const char* command, const std::string& path, std::string_vi
                     int error) {
   const char* what = "see setfattr(1)";
   if (error == EACCES || error == EPERM)
-    what = is_term(xattr) ? "only root may set this" : "whoever may write it may set this";
+    what = is_term(xattr) ? "only root may set this"
+                          : "whoever may write a file, or owns a directory, may set this";
   if (error == ENOTDIR)
     what = "shares, quotas, odirect and pool-writes are told to directories";
   if (error == ENOSPC) what = "62 directories have a share or a quota, or the disk is full";

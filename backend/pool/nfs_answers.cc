@@ -70,8 +70,8 @@ PoolStatus status_of(const fattr3& attributes) noexcept {
   // No file is larger than what an off_t can say.
   const bool has_size = attributes.size <= INT64_MAX;
   return {.kind = attributes.type == NF3REG && has_size ? PoolKind::kFile
-                  : attributes.type == NF3DIR ? PoolKind::kDirectory
-                                              : PoolKind::kOther,
+                  : attributes.type == NF3DIR           ? PoolKind::kDirectory
+                                                        : PoolKind::kOther,
           .fileid = attributes.fileid,
           .size = has_size ? attributes.size : 0,
           .taken = attributes.used,

@@ -40,7 +40,8 @@ int rpc_add_fragment(rpc_context* rpc, char* data, std::uint32_t size) {
 }
 
 void rpc_free_all_fragments(rpc_context* rpc) {
-  static const auto own = libnfs_own<decltype(&rpc_free_all_fragments)>("rpc_free_all_fragments");
+  static const auto own =
+      libnfs_own<decltype(&rpc_free_all_fragments)>("rpc_free_all_fragments");
   if (being_read != nullptr) being_read->clear();
   own(rpc);
 }

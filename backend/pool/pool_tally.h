@@ -27,7 +27,7 @@ struct PoolColdFile {
   std::uint64_t size = 0;  // bytes that it takes
   UnixNanos used = 0;      // by the server's clock, as the next
   UnixNanos written = 0;
-  UnixNanos rank = 0;      // PoolTally's: `used`, or what stands for it
+  UnixNanos rank = 0;  // PoolTally's: `used`, or what stands for it
 
   // Goes before the other.
   bool operator<(const PoolColdFile& other) const noexcept;

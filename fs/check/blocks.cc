@@ -15,7 +15,7 @@ namespace kvcachefs {
 
 Result<void> Check::check_blocks() {
   // Names that are still to be read make no rows missing, and none wrong.
-  blocks_behind_ = !TRY(setup_.catalog.list_unread(1)).empty();
+  blocks_behind_ = !TRY(setup_.catalog.list_unread(0, 1)).empty();
   TRY(each_row(
       Table::kBlocks, [&](std::string_view key, std::string_view value) -> Result<void> {
         const std::uint64_t number = *keys::to_number(key);

@@ -15,13 +15,16 @@ namespace {
 constexpr std::size_t kNames = 64;  // of a file with many, as Knowledge::treatment() looks at
 constexpr std::size_t kVictims = 1024;
 
-// The nearest directory, from this one up, that was told; 0: none was.
+// The nearest directory, from this one up, that was told what holds for the owner's files; 0: none was.
 Result<InodeNumber> nearest_told(Catalog& catalog, InodeNumber directory,
-                                 std::string_view xattr) {
+                                 std::string_view xattr, std::uint32_t owner) {
   constexpr int kDeepest = 4096;
   InodeNumber at = directory;
   for (int depth = 0; depth < kDeepest; ++depth) {
-    if (TRY(catalog.find_xattr(at, xattr))) return at;
+    if (TRY(catalog.find_xattr(at, xattr))) {
+      const auto record = TRY(catalog.find_inode(at));
+      if (record && may_tell(record->uid, owner)) return at;
+    }
     if (at == kRootInode) break;
     const auto above = TRY(catalog.list_links(at, 1));
     if (above.empty()) break;
@@ -32,12 +35,13 @@ Result<InodeNumber> nearest_told(Catalog& catalog, InodeNumber directory,
 
 // Who told an inode what holds for it: itself, or one above it that says the same.
 template <class Says>
-Result<std::optional<std::string>> told_by(Catalog& catalog, InodeNumber inode,
+Result<std::optional<std::string>> told_by(Catalog& catalog, const Explanation& about,
                                            std::string_view xattr, const Says& says) {
+  const InodeNumber inode = about.inode;
   if (TRY(catalog.find_xattr(inode, xattr)))
     return std::optional{TRY(first_path(catalog, inode))};
   for (const auto& [directory, name] : TRY(catalog.list_links(inode, kNames))) {
-    const InodeNumber from = TRY(nearest_told(catalog, directory, xattr));
+    const InodeNumber from = TRY(nearest_told(catalog, directory, xattr, about.record.uid));
     if (from != 0 && says(TRY(own_told(catalog, from))))
       return std::optional{TRY(first_path(catalog, from))};
   }
@@ -52,16 +56,16 @@ Result<void> add_policy(Core& core, Explanation& out) {
     out.ttl = treatment.ttl;
     out.treatment = treatment;
   } else if (S_ISDIR(out.record.mode)) {
-    const Told told = TRY(core.knowledge.told_above(out.inode));
+    const Told told = TRY(core.knowledge.told_above(out.inode, out.record.uid));
     out.policy = told.policy;
     out.ttl = told.ttl;
   }
   const bool is_told = !out.by || *out.by >= PolicyBy::kDirectory;
   if (out.policy && is_told)
-    out.policy_from = TRY(told_by(core.catalog, out.inode, kPolicyXattr,
+    out.policy_from = TRY(told_by(core.catalog, out, kPolicyXattr,
                                   [&](const Told& told) { return told.policy == out.policy; }));
   if (out.ttl)
-    out.ttl_from = TRY(told_by(core.catalog, out.inode, kTtlXattr,
+    out.ttl_from = TRY(told_by(core.catalog, out, kTtlXattr,
                                [&](const Told& told) { return told.ttl == out.ttl; }));
   return {};
 }

@@ -40,8 +40,8 @@ Result<Told> own_told(Catalog& catalog, InodeNumber inode) {
 
 void TreatmentOfNames::add(const Place& place, std::string_view name) {
   Treatment one = by_default(path_in(place, name), place.told, otherwise_, is_block_);
-  if (place.policy) {
-    one = {.policy = *place.policy, .by = PolicyBy::kDirectory, .ttl = {}};
+  if (const std::optional<FilePolicy> told = place.policy.holds_for(owner_)) {
+    one = {.policy = *told, .by = PolicyBy::kDirectory, .ttl = {}};
   } else {
     is_untold_ = true;
   }
@@ -51,9 +51,9 @@ void TreatmentOfNames::add(const Place& place, std::string_view name) {
   }
   if (names_ == 0) strictest_.tenant = place.tenant;
   ++names_;
-  if (place.ttl) {
+  if (const std::optional<std::chrono::seconds> ttl = place.ttl.holds_for(owner_)) {
     ++names_with_ttl_;
-    strictest_.ttl = std::max(strictest_.ttl.value_or(*place.ttl), *place.ttl);
+    strictest_.ttl = std::max(strictest_.ttl.value_or(*ttl), *ttl);
   }
 }
 

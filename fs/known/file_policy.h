@@ -3,7 +3,8 @@
 //
 // Of each name of a file the nearest that was told decides, the file itself before its directories; else
 // what the layout that recognises the name says; else what the mount was told. Of several names the
-// strictest policy holds. Telling changes what is there already.
+// strictest policy holds. Telling changes what is there already. A directory is told by its owner, and that holds for the files
+// below it that are his, or root's; what root tells holds for all (ToldOnPath).
 #pragma once
 
 #include <chrono>
@@ -67,14 +68,16 @@ struct Treatment {
 // Puts the names of one file together.
 class TreatmentOfNames {
  public:
-  // `otherwise`: of the mount.
-  explicit TreatmentOfNames(FilePolicy otherwise) : otherwise_(otherwise) {}
+  // `otherwise`: of the mount. `owner`: of the file.
+  TreatmentOfNames(FilePolicy otherwise, std::uint32_t owner)
+      : otherwise_(otherwise), owner_(owner) {}
   void add(const Place& place, std::string_view name);
   // `own`: what the file itself was told.
   [[nodiscard]] Treatment of(const InodeRecord& record, const Told& own) const;
 
  private:
   const FilePolicy otherwise_;
+  const std::uint32_t owner_;
   std::size_t names_ = 0;
   std::size_t names_with_ttl_ = 0;
   bool is_untold_ = false;  // a name is: no directory above it was told

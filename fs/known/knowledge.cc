@@ -66,19 +66,19 @@ std::int64_t Knowledge::now() const noexcept {
   return began_wall_ns_ + (clocks_.monotonic() - began_ns_);
 }
 
-bool Knowledge::is_kept_there(const Place& place,
-                              const std::optional<Recognized>& file) const noexcept {
+bool Knowledge::is_kept_there(const Place& place, const std::optional<Recognized>& file,
+                              std::uint32_t owner) const noexcept {
   const FilePolicy by_name = file ? file->policy : otherwise_;
-  return keeps_all() || place.policy.value_or(by_name) >= FilePolicy::kKeep;
+  return keeps_all() || place.policy.holds_for(owner).value_or(by_name) >= FilePolicy::kKeep;
 }
 
-bool Knowledge::is_kept_at(InodeNumber directory, std::string_view name) {
+bool Knowledge::is_kept_at(InodeNumber directory, std::string_view name, std::uint32_t owner) {
   if (keeps_all()) return true;
   if (!catalog_.is_told() && !catalog_.is_told_policy() && !may_be_recognized(name))
     return false;
   const auto place = places_.of(directory);
   if (!place.ok() || *place == nullptr) return false;
-  return is_kept_there(**place, recognize(path_at(**place, name), (*place)->told));
+  return is_kept_there(**place, recognize(path_at(**place, name), (*place)->told), owner);
 }
 
 bool Knowledge::is_told_to_keep(InodeNumber inode, const InodeRecord& record) {
@@ -92,7 +92,7 @@ bool Knowledge::is_told_to_keep(const Treatment& treatment) const noexcept {
          (treatment.policy >= FilePolicy::kKeep && treatment.by != PolicyBy::kApplication);
 }
 
-NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
+NameLook Knowledge::look(InodeNumber directory, std::string_view name, std::uint32_t owner) {
   NameLook seen{.block = {}, .fan_out = {}, .age = places_.age(), .is_kept = keeps_all()};
   if (!catalog_.is_told() && !catalog_.is_told_policy() && !may_be_recognized(name))
     return seen;
@@ -100,7 +100,7 @@ NameLook Knowledge::look(InodeNumber directory, std::string_view name) {
   if (!place.ok() || *place == nullptr) return seen;
   seen.tenant = (*place)->tenant;
   const std::optional<Recognized> file = recognize(path_at(**place, name), (*place)->told);
-  seen.is_kept = is_kept_there(**place, file);
+  seen.is_kept = is_kept_there(**place, file, owner);
   if (!file || (file->kind != NameKind::kBlock && file->kind != NameKind::kFanOut)) return seen;
   BlockName block{.temporary = file->temporary,
                   .hash = std::string(file->prefix_hash),
@@ -440,7 +440,7 @@ Result<void> Knowledge::forget_parent(InodeNumber inode) {
 
 Result<Treatment> Knowledge::treatment(InodeNumber inode, const InodeRecord& record,
                                        bool* is_block) {
-  TreatmentOfNames names(otherwise_);
+  TreatmentOfNames names(otherwise_, record.uid);
   bool found_block = false;
   for (const auto& [directory, name] : TRY(catalog_.list_links(inode, kMostNames))) {
     const auto place = TRY(places_.of(directory));
@@ -491,10 +491,10 @@ std::optional<std::chrono::seconds> Knowledge::shortest_ttl() const noexcept {
   return std::chrono::seconds{shortest};
 }
 
-Result<Told> Knowledge::told_above(InodeNumber directory) {
+Result<Told> Knowledge::told_above(InodeNumber directory, std::uint32_t owner) {
   const auto place = TRY(places_.of(directory));
   if (place == nullptr) return Told{};
-  return Told{.policy = place->policy, .ttl = place->ttl};
+  return Told{.policy = place->policy.holds_for(owner), .ttl = place->ttl.holds_for(owner)};
 }
 
 Result<std::optional<DirectIo>> Knowledge::direct_io(InodeNumber directory) {

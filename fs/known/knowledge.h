@@ -76,7 +76,8 @@ class Knowledge {
 
   // Without a block: no block's name. A failing database makes names unknown, and is logged by itself.
   // Not under an inode's lock.
-  NameLook look(InodeNumber directory, std::string_view name);
+  // `owner`: as of is_kept_at().
+  NameLook look(InodeNumber directory, std::string_view name, std::uint32_t owner = 0);
   std::optional<BlockName> block_of(InodeNumber directory, std::string_view name) {
     return look(directory, name).block;
   }
@@ -100,8 +101,11 @@ class Knowledge {
   // The same by the rows that are there, whatever the name is taken for now.
   Result<std::uint64_t> remove_rows_found(Edit& edit, InodeNumber directory,
                                           std::string_view name);
-  // A directory that is renamed, or told a layout (or no longer); within a PlaceChange.
-  static void put_unread(Edit& edit, InodeNumber directory) { edit.put_unread(directory); }
+  // A directory that is renamed, or told a layout (or no longer); within a PlaceChange, with its lock held.
+  static void put_unread(Edit& edit, Inode& directory) {
+    directory.times_unread.fetch_add(1, std::memory_order_relaxed);
+    edit.put_unread(directory.number);
+  }
 
   // ---- after the commit: what happened, and by whom. Noted; the learner is told a moment later ----
 
@@ -149,7 +153,8 @@ class Knowledge {
 
   // Whether a file must not be lost, so that its close, rename and link wait for the disk: by the mount's policy, or by what a
   // name says, or its directory, without what files themselves are told. Not known just now: no.
-  bool is_kept_at(InodeNumber directory, std::string_view name);
+  // `owner`: the file's; that of all that is told holds for root.
+  bool is_kept_at(InodeNumber directory, std::string_view name, std::uint32_t owner = 0);
   // The same of a file, by all it was told. That it was fsynced does not count. As treatment().
   bool is_told_to_keep(InodeNumber inode, const InodeRecord& record);
   // Of its treatment.
@@ -167,8 +172,8 @@ class Knowledge {
   [[nodiscard]] std::optional<std::chrono::seconds> shortest_ttl() const noexcept;
   // Set once before the mount answers: it is shorter than before. Queues and returns.
   std::function<void()> on_shorter_ttl;
-  // What holds in a directory by it or those above, where they were told. Errors: as above.
-  Result<Told> told_above(InodeNumber directory);
+  // What holds in a directory by it or those above, where they were told, for files of that owner. Errors: as above.
+  Result<Told> told_above(InodeNumber directory, std::uint32_t owner);
 
   // What the nearest directory was told, from this one up. Errors: as above.
   Result<std::optional<DirectIo>> direct_io(InodeNumber directory);
@@ -229,8 +234,8 @@ class Knowledge {
  private:
   // --policy keep: whatever else is told.
   [[nodiscard]] bool keeps_all() const noexcept { return otherwise_ >= FilePolicy::kKeep; }
-  [[nodiscard]] bool is_kept_there(const Place& place,
-                                   const std::optional<Recognized>& file) const noexcept;
+  [[nodiscard]] bool is_kept_there(const Place& place, const std::optional<Recognized>& file,
+                                   std::uint32_t owner) const noexcept;
   using LeftByInode = std::pair<InodeNumber, LeftRows>;
   Result<void> remove_rows_in(InodeNumber directory, std::span<const LeftByInode> left);
   void note(order::Note::What what, std::uint64_t block, pid_t thread);

@@ -15,8 +15,8 @@ struct Step {
   InodeNumber parent = 0;  // 0: the root, or a directory without a name
   std::string name;
   std::optional<Runtime> told;
-  std::optional<FilePolicy> policy;
-  std::optional<std::chrono::seconds> ttl;
+  ToldOnPath<FilePolicy> policy;
+  ToldOnPath<std::chrono::seconds> ttl;
   std::optional<DirectIo> direct_io;
   std::optional<PoolWrites> pool_writes;
   TenantTerms terms;
@@ -30,8 +30,12 @@ Result<Step> step_up(Catalog& catalog, InodeNumber directory) {
   }
   if (catalog.is_told_policy()) {
     const Told told = TRY(own_told(catalog, directory));
-    step.policy = told.policy;
-    step.ttl = told.ttl;
+    if (told.policy || told.ttl) {
+      const std::optional<InodeRecord> record = TRY(catalog.find_inode(directory));
+      if (!record) return fail(ESTALE, "the directory was removed");
+      if (told.policy) step.policy.add(record->uid, *told.policy);
+      if (told.ttl) step.ttl.add(record->uid, *told.ttl);
+    }
     if (const auto value = TRY(catalog.find_xattr(directory, kDirectIoXattr)))
       step.direct_io = parse_direct_io(*value);
     if (const auto value = TRY(catalog.find_xattr(directory, kPoolWritesXattr)))
@@ -53,8 +57,10 @@ std::shared_ptr<Place> below(const std::shared_ptr<const Place>& above, const St
   auto place = std::make_shared<Place>();
   place->path = path_in(*above, step.name);
   place->told = step.told ? step.told : above->told;
-  place->policy = step.policy ? step.policy : above->policy;
-  place->ttl = step.ttl ? step.ttl : above->ttl;
+  place->policy = step.policy;
+  place->policy.add(above->policy);
+  place->ttl = step.ttl;
+  place->ttl.add(above->ttl);
   place->direct_io = step.direct_io ? step.direct_io : above->direct_io;
   place->pool_writes = step.pool_writes ? step.pool_writes : above->pool_writes;
   place->age = age;

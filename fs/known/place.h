@@ -14,6 +14,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "fs/known/direct_io.h"
 #include "fs/known/pool_writes.h"
@@ -24,13 +26,43 @@
 
 namespace kvcachefs {
 
+// Whether what the owner of a directory tells it holds for an owner's files below: for his own and root's. What root tells
+// holds for all. Who has a directory decides nothing of others' files.
+[[nodiscard]] constexpr bool may_tell(std::uint32_t teller, std::uint32_t owner) noexcept {
+  return teller == 0 || owner == 0 || teller == owner;
+}
+
+// What directories on a path were told, the nearest first.
+template <class Value>
+class ToldOnPath {
+ public:
+  [[nodiscard]] std::optional<Value> holds_for(std::uint32_t owner) const noexcept {
+    for (const auto& [teller, value] : told_)
+      if (may_tell(teller, owner)) return value;
+    return std::nullopt;
+  }
+  // Of a directory above all that were added before.
+  void add(std::uint32_t teller, Value value) {
+    // The nearer one holds for whoever this one could.
+    for (const auto& [nearer, said] : told_)
+      if (nearer == 0 || nearer == teller) return;
+    told_.emplace_back(teller, value);
+  }
+  // All of those above.
+  void add(const ToldOnPath& above) {
+    for (const auto& [teller, value] : above.told_) add(teller, value);
+  }
+
+ private:
+  std::vector<std::pair<std::uint32_t, Value>> told_;
+};
+
 struct Place {
-  std::string path;  // relative to the root, without a slash before or behind it
-  // Each by the nearest directory that was told, from this one up (fs/known/file_policy.h for policy and
-  // ttl).
+  std::string path;               // relative to the root, without a slash before or behind it
+  ToldOnPath<FilePolicy> policy;  // fs/known/file_policy.h
+  ToldOnPath<std::chrono::seconds> ttl;
+  // Each by the nearest directory that was told, from this one up.
   std::optional<Runtime> told;
-  std::optional<FilePolicy> policy;
-  std::optional<std::chrono::seconds> ttl;
   std::optional<DirectIo> direct_io;
   std::optional<PoolWrites> pool_writes;
   TenantSlot tenant = 0;  // fs/known/tenants.h; find_place() does not say

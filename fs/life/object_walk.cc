@@ -1,5 +1,8 @@
 #include "fs/life/object_walk.h"
 
+#include <pthread.h>
+
+#include <algorithm>
 #include <vector>
 
 #include "backend/base/log.h"
@@ -16,6 +19,9 @@ constexpr std::size_t kRowsAtOnce = 4096;
 constexpr std::chrono::seconds kPause{1};
 // Between two times at which the sums are written down: what a crash makes the next run miss.
 constexpr std::chrono::seconds kWriteDown{10};
+// Of what the last pass took, before the next one.
+constexpr int kRest = 3;
+constexpr std::chrono::minutes kLongestRest{5};
 
 }  // namespace
 
@@ -54,6 +60,7 @@ void ObjectWalk::start() {
   if (const Result<void> taken = take_unsealed(); !taken.ok())
     log_warn("unsealed files not counted errno={}", taken.error().code);
   thread_ = std::thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "kv-count");
 }
 
 void ObjectWalk::again() {
@@ -140,8 +147,11 @@ void ObjectWalk::judge(Inode& inode) {
 }
 
 void ObjectWalk::run() {
+  using Clock = std::chrono::steady_clock;
   while (true) {
+    const Clock::time_point begin = Clock::now();
     const Result<void> walked = pass();
+    const Clock::duration took = Clock::now() - begin;
     if (!walked.ok())
       log_warn("objects not counted errno={}: tried again", walked.error().code);
     std::unique_lock lock(mutex_);
@@ -152,6 +162,9 @@ void ObjectWalk::run() {
       write_down();
       lock.lock();
     }
+    // Whoever tells his directory something in a loop has a quarter of this thread walk, not all of it.
+    const auto rest = std::min<Clock::duration>(took * kRest, kLongestRest);
+    changed_.wait_until(lock, begin + took + rest, [this] { return ending_.load(); });
     if (ending_) return;
     again_ = false;
     ++passes_;

@@ -78,6 +78,13 @@ Result<void> check_administrator(const Caller& caller) {
   return fail(EPERM, "shares and quotas are set by the administrator");
 }
 
+// What a directory is told decides what becomes of files below it: that is its owner's, not that of all who may write there.
+Result<void> check_teller(Inode& inode, std::string_view name, const Caller& caller) {
+  if (!is_told_below(inode, name) && !(inode.type == S_IFDIR && name == kToldXattr)) return {};
+  if (owner_of(inode).uid == caller.uid || has_capability(caller, CAP_FOWNER)) return {};
+  return fail(EPERM, "somebody else's directory");
+}
+
 // A time of utimensat(2) for the backing file.
 timespec time_argument(const std::optional<UnixNanos>& time) {
   if (!time) return timespec{.tv_sec = 0, .tv_nsec = UTIME_OMIT};
@@ -248,6 +255,10 @@ Result<AttributesReply> Attributes::set_attributes(InodeNumber number,
       core_.on_unwritten(number);
   }
   if (shared && core_.on_pool_work) core_.on_pool_work();
+  // What its directories were told holds for it, or what it was told for those below, by its owner.
+  if (change.uid && core_.catalog.is_told_policy() && (regular || inode->type == S_IFDIR)) {
+    TRY(told(*inode, kPolicyXattr));
+  }
   return reply_of(inode);
 }
 
@@ -300,6 +311,7 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
   if (value.size() > kLongestXattr) return fail(E2BIG, "xattr value");
   const InodePtr inode = TRY(core_.table.get(number));
   if (name == kParentXattr) return set_parent(number, value, flags, caller);
+  TRY(check_teller(*inode, name, caller));
   if (name == kToldXattr) return set_told(*inode, value, flags);
   if (is_term(name)) {
     TRY(check_administrator(caller));
@@ -382,7 +394,7 @@ Result<void> Attributes::set_told(Inode& inode, std::string_view value, int flag
   TRY(check_own_xattr(inode.record, kToldXattr, value));
   Edit edit;
   edit.put_told();
-  Knowledge::put_unread(edit, inode.number);
+  Knowledge::put_unread(edit, inode);
   return store_xattr(inode, kToldXattr, value, flags, std::move(edit));
 }
 
@@ -415,7 +427,7 @@ Result<std::string> Attributes::policy_in_force(InodeNumber number, const InodeR
     const Treatment treatment = TRY(core_.knowledge.treatment(number, record));
     in_force = {.policy = treatment.policy, .ttl = treatment.ttl};
   } else if (S_ISDIR(record.mode)) {
-    in_force = TRY(core_.knowledge.told_above(number));
+    in_force = TRY(core_.knowledge.told_above(number, record.uid));
   }
   if (name == kPolicyXattr && in_force.policy) return std::string(name_of(*in_force.policy));
   if (name == kTtlXattr && in_force.ttl) return std::to_string(in_force.ttl->count()) + "s";
@@ -448,6 +460,7 @@ Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name,
   if (!is_supported(name)) return fail(EOPNOTSUPP, "xattr namespace");
   const InodePtr inode = TRY(core_.table.get(number));
   if (name == kParentXattr) return core_.knowledge.forget_parent(number);
+  TRY(check_teller(*inode, name, caller));
   if (is_term(name)) TRY(check_administrator(caller));
   std::optional<Knowledge::PlaceChange> change;
   if (name == kToldXattr) change.emplace(core_.knowledge);
@@ -463,7 +476,7 @@ Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name,
   if (TRY(core_.catalog.list_xattrs(number)).size() == 1)
     next.flags &= ~static_cast<std::uint32_t>(kInodeHasXattr | kInodeHasAcl);
   next.ctime = file_clock_now();
-  if (name == kToldXattr) Knowledge::put_unread(edit, number);
+  if (name == kToldXattr) Knowledge::put_unread(edit, *inode);
   // Its bits are the group's own from here on, and no mask.
   if (name == kAclAccess)
     TRY(put_owner_change(core_, *inode, shared,

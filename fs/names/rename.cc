@@ -301,7 +301,7 @@ Result<void> Namespace::move_names(Renaming& call) {
   if (is_directory(moved)) {
     changes.of(*call.from_dir).nlink -= 1;
     changes.of(*call.to_dir).nlink += 1;
-    Knowledge::put_unread(edit, moved.number);
+    Knowledge::put_unread(edit, moved);
   }
   edit.remove_dentry(call.from_dir->number, call.name, call.source);
   if (target) edit.remove_dentry(call.to_dir->number, call.new_name, *target);
@@ -320,7 +320,7 @@ Result<void> Namespace::move_names(Renaming& call) {
     if (is_directory(*replaced)) {
       changes.of(*call.to_dir).nlink -= 1;
       changes.of(*call.from_dir).nlink += 1;
-      Knowledge::put_unread(edit, replaced->number);
+      Knowledge::put_unread(edit, *replaced);
     }
   } else if (target) {
     InodeRecord& gone = changes.of(*replaced);

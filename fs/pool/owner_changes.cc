@@ -98,8 +98,9 @@ Result<void> take_owner(Core& core, Inode& inode, const Owner& asked, const Shar
     if (!(owner_in(inode.record) == asked)) return fail(EAGAIN, "an owner was given meanwhile");
     // A new owner ends them, as with chown(2).
     const bool is_same_owner = said.uid == inode.record.uid && said.gid == inode.record.gid;
-    const std::uint32_t own =
-        is_same_owner ? inode.record.mode : inode.record.mode & static_cast<std::uint32_t>(S_IFMT);
+    const std::uint32_t own = is_same_owner
+                                  ? inode.record.mode
+                                  : inode.record.mode & static_cast<std::uint32_t>(S_IFMT);
     Owner owner = TRY(with_given(
         core, shared.path, said.fileid,
         {.uid = said.uid, .gid = said.gid, .mode = permissions_said(own, said.mode)}));

@@ -121,10 +121,9 @@ Result<void> PoolEvictor::count(const std::vector<Uuid>& nodes) {
 
 Result<std::shared_ptr<const PoolTally>> PoolEvictor::tally(const std::vector<Uuid>& nodes) {
   const UnixNanos now = service_.server_now();
-  auto tally = std::make_shared<PoolTally>(
-      percent(size_, 2 * (kHighPercent - kLowPercent)),
-      std::make_shared<const PoolTally::Numbers>(staying_), now > 0 ? now : INT64_MAX,
-      tells_taken_);
+  auto tally = std::make_shared<PoolTally>(percent(size_, 2 * (kHighPercent - kLowPercent)),
+                                           std::make_shared<const PoolTally::Numbers>(staying_),
+                                           now > 0 ? now : INT64_MAX, tells_taken_);
   std::vector<std::string> left = {""};
   while (!left.empty()) {
     if (!sleep(std::chrono::milliseconds{0})) return fail(ECANCELED, "pool: the mount ends");

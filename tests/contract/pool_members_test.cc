@@ -175,8 +175,8 @@ TEST_P(PoolMembers, AFullPoolIsToldOfWhoLives) {
   testing::FaultyPoolSession session(*place_->open(), faults);
   ASSERT_OK(beat(session, {.node = node_number(1), .log = 1}, soon()));
   faults->set_full();
-  const Result<PoolBeat> beaten =
-      beat(session, {.node = node_number(1), .log = kMostPoolLogs, .used = kMostPoolBytes}, soon());
+  const Result<PoolBeat> beaten = beat(
+      session, {.node = node_number(1), .log = kMostPoolLogs, .used = kMostPoolBytes}, soon());
   ASSERT_OK(beaten);
   EXPECT_TRUE(beaten->is_full);
   Result<std::vector<PoolMember>> members = list_members(*session_, soon());

@@ -135,7 +135,7 @@ void read_lists(Catalog& c) {
   readable(c.list_tombstones("", 10));
   readable(c.list_owner_changes("", 10));
   readable(c.next_prefix(""));
-  readable(c.list_unread(10));
+  readable(c.list_unread(0, 10));
   readable(c.machine_cut());
   readable(c.uuid());
   readable(c.pool());

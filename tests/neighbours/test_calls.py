@@ -3,11 +3,13 @@
 import errno
 import os
 import threading
+import time
 
 import pytest
 
 import kvmount
 import onlooker
+import pools
 
 pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="who waits for whom in the daemon")
 
@@ -79,3 +81,57 @@ def test_hundreds_of_syncs_hold_nobody_up(shared):
         with onlooker.hogs(sync_without_end, theirs, 100, count=4, seconds=120):
             looker.during(SECONDS)
         looker.judge(beside, "400 threads that sync")
+
+
+def rename_without_end(goes_on, number, directory, names):
+    """A directory with so many names, to and fro."""
+    tree, other = f"{directory}/tree-{number}", f"{directory}/other-{number}"
+    os.mkdir(tree)
+    for name in range(names):
+        os.close(os.open(f"{tree}/{name}", os.O_WRONLY | os.O_CREAT))
+    renames = 0
+    while goes_on():
+        os.rename(tree, other)
+        os.rename(other, tree)
+        renames += 2
+    return renames
+
+
+def cpu_of_threads(pid):
+    """name -> seconds of CPU, of the daemon's threads of that name together."""
+    took = {}
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/stat", encoding="ascii") as stat:
+            name, rest = stat.read().split("(", 1)[1].rsplit(")", 1)
+        fields = rest.split()
+        took[name] = took.get(name, 0) + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return took
+
+
+@pytest.mark.gate
+def test_who_renames_without_end_keeps_nobody_from_being_read(shared):
+    """The names below a directory that was renamed are read anew; somebody else's renames do not put that off for ever, and
+    cost no more than a part of one CPU."""
+    mount, theirs = shared
+    blocks, hashes = 300, []
+    mine = f"{mount.mnt}/mine"
+    os.mkdir(mine)
+    for number in range(blocks):
+        hashes.append(f"{number + 0xabc:064x}")
+        pools.store(mine, f"{hashes[-1]}_p.bin", b"bytes")
+    moved = f"{mount.mnt}/moved"
+    with onlooker.hogs(rename_without_end, theirs, 3000, count=2, seconds=120) as hogs:
+        kvmount.wait_until(lambda: len(os.listdir(theirs)) == len(hogs), 60, "the hogs' begin")
+        os.rename(mine, moved)
+
+        def is_read():
+            links = [os.path.join(mount.mnt, ".kvcachefs", "by-prefix", text) for text in hashes]
+            return all(os.path.islink(link) and os.readlink(link).startswith("../../moved/") for link in links)
+
+        kvmount.wait_until(is_read, 60, "the end of the reading of what was renamed")
+        before, begin = cpu_of_threads(mount.pid()), time.monotonic()
+        time.sleep(SECONDS)  # What is measured takes that long.
+        after, took = cpu_of_threads(mount.pid()), time.monotonic() - begin
+        keeper = sum(after.get(name, 0) - before.get(name, 0) for name in ("kv-blocks", "kv-count"))
+        print(f"read anew: {keeper:.2f} s of CPU in {took:.1f} s")
+        assert keeper < 0.6 * took

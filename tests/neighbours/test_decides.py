@@ -2,6 +2,7 @@
 
 import errno
 import os
+import subprocess
 
 import pytest
 
@@ -96,3 +97,103 @@ def test_a_file_in_the_making_is_replaced_by_nobody_else(name, sticky):
         assert kvmount.run_as(content, path, uid=kvmount.NOBODY) == b"right"
         for uid in (OTHER, 0):
             assert kvmount.run_as(rename_onto, path + ".new", path, uid=uid) == 0
+
+
+def tell(path, words):
+    """What each says: 0, or an errno."""
+    said = []
+    for name, value in words:
+        try:
+            os.setxattr(path, name, value)
+            said.append(0)
+        except OSError as error:
+            said.append(error.errno)
+    return said
+
+
+def untell(path, words):
+    said = []
+    for name, _ in words:
+        try:
+            os.removexattr(path, name)
+            said.append(0)
+        except OSError as error:
+            said.append(error.errno)
+    return said
+
+
+WORDS = [("user.kvcachefs.policy", b"cache"), ("user.kvcachefs.ttl", b"1s"), ("user.kvcachefs.odirect", b"refuse"),
+         ("user.kvcachefs.pool-writes", b"off"), ("user.kvcachefs.layout", b"vllm")]
+
+
+@pytest.mark.gate
+@pytest.mark.skipif(kvmount.PLAIN, reason="ext4 is told nothing")
+def test_a_directory_is_told_by_its_owner():
+    with kvmount.Mount("told") as mount:
+        for name, uid in (("roots", 0), ("others", OTHER)):
+            path = os.path.join(mount.mnt, name)
+            os.mkdir(path)
+            os.chown(path, uid, uid)
+            os.chmod(path, 0o1777)
+            for name, value in WORDS:
+                os.setxattr(path, name, value)
+            assert kvmount.run_as(tell, path, WORDS, uid=kvmount.NOBODY) == [errno.EPERM] * len(WORDS)
+            assert kvmount.run_as(untell, path, WORDS, uid=kvmount.NOBODY) == [errno.EPERM] * len(WORDS)
+            # What means nothing to us is as on ext4, but where the sticky bit says that a directory is its owner's alone.
+            os.chmod(path, 0o777)
+            assert kvmount.run_as(tell, path, [("user.mine", b"x")], uid=kvmount.NOBODY) == [0]
+            assert kvmount.run_as(tell, path, WORDS, uid=OTHER) == [0 if uid == OTHER else errno.EPERM] * len(WORDS)
+        said = kvmount.run_as(set_by_hand, mount.mnt + "/roots", uid=kvmount.NOBODY)
+        assert said[0] == 1 and "owns a directory" in said[1], said
+
+
+def set_by_hand(path):
+    done = subprocess.run([os.path.join(kvmount.BIN, "kvcachefs"), "set", path, "ttl=1s"], capture_output=True, text=True,
+                          check=False)
+    return done.returncode, done.stderr
+
+
+def store_private(directory, name):
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    with open(os.path.join(directory, name), "wb") as f:
+        f.write(b"private")
+        os.fsync(f.fileno())
+
+
+def listed(*paths):
+    return [path for path in paths if os.path.basename(path) in os.listdir(os.path.dirname(path))]
+
+
+@pytest.mark.gate
+@pytest.mark.skipif(kvmount.PLAIN, reason="ext4 is told nothing")
+def test_what_an_owner_tells_holds_for_his_files():
+    """Private, fsynced files of others below his directory stay; his own, and root's, expire."""
+    with kvmount.Mount("told", options=["--lease", "1s"]) as mount:
+        shared = os.path.join(mount.mnt, "shared")
+        os.mkdir(shared)
+        os.chmod(shared, 0o777)
+        os.chown(shared, OTHER, OTHER)
+        files = {}
+        for uid in (OTHER, kvmount.NOBODY, 0):
+            files[uid] = os.path.join(shared, f"of-{uid}", "deep", "f")
+            os.makedirs(os.path.dirname(os.path.dirname(files[uid])))
+            os.chown(os.path.dirname(os.path.dirname(files[uid])), uid, uid)
+            kvmount.run_as(store_private, os.path.dirname(files[uid]), "f", uid=uid)
+        # One that becomes another's is another's.
+        given = os.path.join(shared, "given")
+        kvmount.run_as(store_private, shared, "given", uid=OTHER)
+        os.chown(given, kvmount.NOBODY, kvmount.NOBODY)
+        assert kvmount.run_as(tell, shared, WORDS[:2], uid=OTHER) == [0, 0]
+        assert os.getxattr(files[OTHER], "user.kvcachefs.policy") == b"cache"
+        for path in (files[kvmount.NOBODY], given):
+            assert os.getxattr(path, "user.kvcachefs.policy") == b"keep", path
+        assert f"{shared}" not in mount.cli("explain", files[kvmount.NOBODY]).stdout.replace(files[kvmount.NOBODY], "")
+        # A look by name would be a use.
+        kvmount.wait_until(lambda: not listed(files[OTHER], files[0]), 60, "the end of what the teller may tell")
+        kvmount.run_as(store_private, shared, "after", uid=OTHER)
+        kvmount.wait_until(lambda: not listed(os.path.join(shared, "after")), 60, "another round of the expirer")
+        for path in (files[kvmount.NOBODY], given):
+            assert kvmount.run_as(content, path, uid=kvmount.NOBODY) == b"private"
+        # What root tells holds for all; so it does when the directory is given to root.
+        os.chown(shared, 0, 0)
+        kvmount.wait_until(lambda: not listed(files[kvmount.NOBODY], given), 60, "the end of what root may tell")

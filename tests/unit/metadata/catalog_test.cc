@@ -519,7 +519,7 @@ TEST_F(CatalogTest, UpgradesAnOlderDatabase) {
   put_raw(Table::kMeta, "format", std::string("\1\0\0\0", 4));
   reopen();
   EXPECT_EQ(std::string("\7\0\0\0", 4), **store_.get(Table::kMeta, "format"));
-  EXPECT_EQ(std::vector<InodeNumber>{kRootInode}, *catalog_->list_unread(9));
+  EXPECT_EQ(std::vector<InodeNumber>{kRootInode}, *catalog_->list_unread(0, 9));
   EXPECT_TRUE(catalog_->is_told());
 }
 
@@ -583,9 +583,9 @@ TEST_F(CatalogTest, RemembersWhatIsToBeRead) {
   reopen();
   EXPECT_TRUE(catalog_->is_told());
   EXPECT_TRUE(catalog_->is_told_policy());
-  EXPECT_EQ((std::vector<InodeNumber>{9, 300}), *catalog_->list_unread(9));
+  EXPECT_EQ((std::vector<InodeNumber>{9, 300}), *catalog_->list_unread(0, 9));
   commit([](Edit& edit) { edit.remove_unread(9); });
-  EXPECT_EQ((std::vector<InodeNumber>{300}), *catalog_->list_unread(9));
+  EXPECT_EQ((std::vector<InodeNumber>{300}), *catalog_->list_unread(0, 9));
 }
 
 TEST_F(CatalogTest, RefusesAnotherProgramsDatabase) {

@@ -62,7 +62,7 @@ TEST(PoolFormat, NumbersThatNoNodeSaysAreRefused) {
   PoolNode node = most;
   node.lease += std::chrono::milliseconds{1};
   EXPECT_ERROR(EBADMSG, decode_pool_node(encode_pool_node(node)));
-  for (std::uint64_t PoolNode::* const number :
+  for (std::uint64_t PoolNode::*const number :
        {&PoolNode::log, &PoolNode::size, &PoolNode::used}) {
     node = most;
     ++(node.*number);

@@ -655,7 +655,7 @@ TEST_F(FsckBlocks, NamesWithoutTheirRows) {
   while (volume_->counts().blocks_behind) std::this_thread::yield();
   volume_.stop_cleanly();
   edit([&](Catalog& catalog, Edit&) {
-    EXPECT_TRUE(must(catalog.list_unread(1)).empty());
+    EXPECT_TRUE(must(catalog.list_unread(0, 1)).empty());
     EXPECT_EQ(block_, must(catalog.find_block(block_number(kRootInode, kName)))->inode);
     EXPECT_EQ(1u, must(catalog.list_prefix(kHash, std::nullopt, 9)).size());
   });

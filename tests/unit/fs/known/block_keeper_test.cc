@@ -35,7 +35,7 @@ class NamesReadAnew : public ::testing::Test {
   }
   void wait() {
     ASSERT_TRUE(TestVolume::wait_for([&] { return !volume_->counts().blocks_behind; }));
-    EXPECT_TRUE(must(volume_.catalog().list_unread(1)).empty());
+    EXPECT_TRUE(must(volume_.catalog().list_unread(0, 1)).empty());
   }
   std::size_t count(const std::string& after) {
     wait();
