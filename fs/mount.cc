@@ -22,6 +22,7 @@
 #include "backend/base/log.h"
 #include "backend/base/memory.h"
 #include "backend/pool/open_session.h"
+#include "backend/pool/pool_format.h"
 #include "backend/superblock.h"
 #include "fs/control_queries.h"
 #include "fs/control_steering.h"
@@ -240,6 +241,8 @@ Result<void> Mount::open_pool(std::string& problem) {
   if (!config_.pool) return {};
   problem = fmt::format("{}: has no UUID: see the log", state_->database_path());
   static_assert(PoolService::kLeastBeats * kMaxPoolBeat <= PoolService::kDeadAfter);
+  static_assert(kMaxLease <= kMostPoolLease, "others would take its heartbeat for damaged");
+  static_assert(kMaxPoolSize <= kMostPoolBytes, "the same");
   const PoolService::Options options{
       .node = TRY(catalog_->uuid()),
       .lease = std::chrono::duration_cast<std::chrono::milliseconds>(config_.lease),

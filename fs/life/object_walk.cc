@@ -164,7 +164,8 @@ void ObjectWalk::run() {
     }
     // Whoever tells his directory something in a loop has a quarter of this thread walk, not all of it.
     const auto rest = std::min<Clock::duration>(took * kRest, kLongestRest);
-    changed_.wait_until(lock, begin + took + rest, [this] { return ending_.load(); });
+    if (passes_ > 0)
+      changed_.wait_until(lock, begin + took + rest, [this] { return ending_.load(); });
     if (ending_) return;
     again_ = false;
     ++passes_;

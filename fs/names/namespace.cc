@@ -202,7 +202,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   Made made;
   NameLook seen;
   if ((S_ISREG(what.mode) || S_ISDIR(what.mode)) && !nameless)
-    seen = core_.knowledge.look(parent, name);
+    seen = core_.knowledge.look(parent, name, caller.uid);
   made.is_kept = core_.options.keep_by_default;
   // What has no name is its directory's tenant's: any name there says whose that is.
   if (S_ISREG(what.mode) && nameless && core_.knowledge.tenants().had_any())
