@@ -5,10 +5,12 @@ move bytes take part: read, write, shared and private mappings, O_DIRECT, append
 fallocate, punch, zero range, copy_file_range, sendfile, close and open, fsync.
 """
 
+import errno
 import mmap
 import os
 import random
 
+import kvmount
 from posix_calls import KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE, fallocate
 
 SECTOR = 4096
@@ -178,7 +180,15 @@ class Exerciser:
         length = self.random.choice((1, 2, 5, 16)) * SECTOR
         self.log(f"direct read {offset} +{length}")
         with mmap.mmap(-1, length) as buffer:
-            done = os.preadv(self.direct, [buffer], offset)
+            try:
+                done = os.preadv(self.direct, [buffer], offset)
+            except OSError as error:
+                # XFS, by itself, in one of eighty runs: blocks beyond the end that it has only reserved for later writes are
+                # an error to a direct read that comes to them (fs/iomap/direct-io.c, IOMAP_DELALLOC).
+                crosses_end = offset + length > len(self.model)
+                if not (kvmount.BELOW == "xfs" and error.errno == errno.EIO and crosses_end):
+                    raise
+                return
             self.compare(buffer[:done], bytes(self.model[offset:offset + length]), offset,
                          "direct read")
 
