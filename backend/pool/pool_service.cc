@@ -374,14 +374,14 @@ void PoolService::meet(const std::vector<PoolMember>& members) {
   // What it told last may not have been read.
   const bool is_one_gone = !peers_.empty();
   peers_ = std::move(peers);
-  {
-    const std::lock_guard lock(mutex_);
-    living_ = std::move(living);
-    members_ = members;
+  if (is_new || is_one_gone) {
+    follow();  // from here on
+    missed_something();
   }
-  if (!is_new && !is_one_gone) return;
-  follow();  // from here on
-  missed_something();
+  // Who sees a node there knows that nothing is forgotten for it any more.
+  const std::lock_guard lock(mutex_);
+  living_ = std::move(living);
+  members_ = members;
 }
 
 // How long each has said nothing, by our own clock, too: the server's may be set, and a heartbeat's time be given by
