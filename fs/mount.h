@@ -41,7 +41,7 @@ namespace kvcachefs {
 
 class Mount {
  public:
-  // What a daemon wants of its process: the signals that run() takes blocked, those ignored
+  // A daemon sets up its process: the signals that run() takes blocked, those ignored
   // that would end or stop it and mean nothing to it, many descriptors, no limit of the
   // starter's to the size of files or the processor's time, no core dumps (they would hold
   // cache bytes), no umask (modes come from the callers).

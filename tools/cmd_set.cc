@@ -1,6 +1,6 @@
-// kvcachefs set PATH KEY=VALUE..., kvcachefs pin PATH, kvcachefs unpin PATH: what may be done with a file,
-// as xattrs of it. They go through the mount, so whoever may write the file, or owns the directory, may
-// say so.
+// kvcachefs set PATH KEY=VALUE..., kvcachefs pin PATH, kvcachefs unpin PATH: what may be done
+// with a file, as xattrs of it. They go through the mount, so whoever may write the file, or
+// owns the directory, may say so.
 #include <CLI/CLI.hpp>
 #include <fcntl.h>
 #include <fmt/format.h>

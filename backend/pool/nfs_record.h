@@ -1,12 +1,14 @@
 // A bound for the record that an answer comes in.
 //
-// RFC 5531 section 11: a record is any number of fragments. libnfs 4.0.0 (lib/socket.c, lib/pdu.c) refuses a fragment
-// beyond 1 MiB and 4 KiB, keeps any number of them, and reads on for as long as something comes: a server that never
-// sends the last one has it take all memory, beyond any deadline. It keeps each by rpc_add_fragment(), which the
-// executable can define, too; nfs_record.cc does, counts, and refuses what is too much. libnfs then ends the connection.
+// RFC 5531 section 11: a record is any number of fragments. libnfs 4.0.0 (lib/socket.c,
+// lib/pdu.c) refuses a fragment beyond 1 MiB and 4 KiB, keeps any number of them, and reads on
+// for as long as something comes: a server that never sends the last one has it take all
+// memory, beyond any deadline. It keeps each by rpc_add_fragment(), which the executable can
+// define, too; nfs_record.cc does, counts, and refuses what is too much. libnfs then ends the
+// connection.
 //
-// As nfs_xdr.h: it works for the shared library that Debian ships; the unit test says whether it does for the one at
-// hand.
+// As nfs_xdr.h: it works for the shared library that Debian ships; the unit test says whether
+// it does for the one at hand.
 #pragma once
 
 #include <cstddef>

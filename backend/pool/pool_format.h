@@ -75,7 +75,8 @@ struct PoolLogRecord {
 };
 inline constexpr std::size_t kPoolLogRecordBytes = 64;
 [[nodiscard]] std::string encode_pool_log_record(const PoolLogRecord& record);
-// Errors: EBADMSG (damaged, not wholly written yet, or of a file that no node of ours publishes).
+// Errors: EBADMSG (damaged, not wholly written yet, or of a file that no node of ours
+// publishes).
 [[nodiscard]] Result<PoolLogRecord> decode_pool_log_record(std::string_view bytes);
 
 // XXH64 of the path with seed 0.

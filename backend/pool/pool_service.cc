@@ -378,14 +378,14 @@ void PoolService::meet(const std::vector<PoolMember>& members) {
     follow();  // from here on
     missed_something();
   }
-  // Who sees a node there knows that nothing is forgotten for it any more.
+  // A node that is shown there has had all forgotten that it may have changed.
   const std::lock_guard lock(mutex_);
   living_ = std::move(living);
   members_ = members;
 }
 
-// How long each has said nothing, by our own clock, too: the server's may be set, and a heartbeat's time be given by
-// anybody who may write it.
+// How long each has said nothing, by our own clock, too: the server's may be set, and a
+// heartbeat's time be given by anybody who may write it.
 void PoolService::note_silence(const std::vector<PoolMember>& members) {
   std::map<Uuid, Silence> silent;
   for (const PoolMember& member : members) {
@@ -469,7 +469,7 @@ void PoolService::sweep() {
   std::vector<PoolMember> forgotten;
   for (const PoolMember& member : members) {
     const Uuid& node = member.node.node;
-    // What is yet to come tells of no life: then our own clock alone does.
+    // A time in the future tells of no life: then our own clock alone does.
     const std::int64_t said = member.beaten > now ? nanos(silence(node)) : now - member.beaten;
     if (said < nanos(kForgottenAfter) || silence(node) < options_.dead_after) {
       longest = std::max<std::chrono::nanoseconds>(longest, member.node.lease);

@@ -3,8 +3,9 @@
 // What was used within the same minute goes in the order in which it came, the last first: a chain of blocks is
 // published from its begin on, and is worth nothing without it.
 //
-// Users and other nodes decide what a file's size and times are. A file counts by what it takes of the disk, so that a
-// sparse one costs nobody else's files; a use that is yet to come is none.
+// Users and other nodes decide what a file's size and times are. A file counts by what it takes
+// of the disk, so that a sparse one costs nobody else's files; a use that is yet to come is
+// none.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +43,10 @@ class PoolTally {
 
   using Numbers = std::unordered_set<std::uint64_t>;
 
-  // `wanted`: the coldest files of so many bytes together are remembered, at most kMostCold. `stay`, where given: those
-  // with these numbers are counted and not remembered. `now`: by the server's clock, where it is known.
-  // `tells_taken`: an earlier tally of the pool has found that its filesystem tells what files take.
+  // `wanted`: the coldest files of so many bytes together are remembered, at most kMostCold.
+  // `stay`, where given: those with these numbers are counted and not remembered. `now`: by the
+  // server's clock, where it is known. `tells_taken`: an earlier tally of the pool has found
+  // that its filesystem tells what files take.
   explicit PoolTally(std::uint64_t wanted, std::shared_ptr<const Numbers> stay = nullptr,
                      UnixNanos now = INT64_MAX, bool tells_taken = false)
       : wanted_(wanted), stay_(std::move(stay)), now_(now), tells_taken_(tells_taken) {}

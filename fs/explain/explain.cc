@@ -15,7 +15,8 @@ namespace {
 constexpr std::size_t kNames = 64;  // of a file with many, as Knowledge::treatment() looks at
 constexpr std::size_t kVictims = 1024;
 
-// The nearest directory, from this one up, that was told what holds for the owner's files; 0: none was.
+// The nearest directory, from this one up, that was told what holds for the owner's files; 0:
+// none was.
 Result<InodeNumber> nearest_told(Catalog& catalog, InodeNumber directory,
                                  std::string_view xattr, std::uint32_t owner) {
   constexpr int kDeepest = 4096;

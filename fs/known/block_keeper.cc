@@ -20,8 +20,8 @@ constexpr std::chrono::minutes kWriteEvery{1};
 constexpr std::size_t kRowBatch = 4096;
 constexpr std::size_t kWriteBatch = 1024;
 constexpr std::size_t kListBatch = 256;
-// Of what reading names anew took: it rests so long before the next time, and costs the users of other directories a quarter of
-// one CPU at most, however often somebody renames his.
+// Of what reading names anew took: it rests so long before the next time, and costs the users
+// of other directories a quarter of one CPU at most, however often somebody renames his.
 constexpr int kRest = 3;
 constexpr std::chrono::seconds kLongestRest{60};
 // Paths have 4096 bytes.
@@ -184,7 +184,7 @@ Result<bool> BlockKeeper::read_anew() {
       }
     }
     const auto directories = TRY(core_.catalog.list_unread(after, 1));
-    // What is left was noted while it was read.
+    // The rest was noted while it was read.
     if (directories.empty()) return TRY(core_.catalog.list_unread(0, 1)).empty();
     after = directories.front();
     if (const Result<void> read = read_noted(after); !read.ok()) {
@@ -204,8 +204,8 @@ Result<void> BlockKeeper::read_noted(InodeNumber top) {
   const std::uint32_t before = times();
   TRY(read_tree(top));
   if (ending()) return {};
-  // Whoever notes it once more holds its lock. What another change made of the names that were read is noted at the
-  // directory that it moved: above this one, or below it.
+  // A change that notes it once more holds its lock. Another change is noted at the directory
+  // that it moved: above this one, or below it.
   std::unique_lock<std::mutex> lock;
   if (inode.ok()) lock = std::unique_lock((*inode)->mutex);
   if (times() != before) return {};

@@ -38,8 +38,8 @@ class BlockKeeper {
   void write_order();
   Result<void> write_one(std::uint64_t block, const order::Snapshot& snapshot);
   Result<void> forget_gone(std::uint64_t block, InodeNumber inode);
-  // All directories that are noted, one after the other. False: some were noted again meanwhile. Errors: EIO, EBADMSG; the
-  // rest is tried later.
+  // All directories that are noted, one after the other. False: some were noted again
+  // meanwhile. Errors: EIO, EBADMSG; the rest is tried later.
   Result<bool> read_anew();
   // One of them. Noted again meanwhile, it stays so.
   Result<void> read_noted(InodeNumber top);

@@ -1,10 +1,11 @@
 // What may be done with a file by itself: what directories and files are told (user.kvcachefs.policy and
 // user.kvcachefs.ttl), and what holds when nobody has said anything.
 //
-// Of each name of a file the nearest that was told decides, the file itself before its directories; else
-// what the layout that recognises the name says; else what the mount was told. Of several names the
-// strictest policy holds. Telling changes what is there already. A directory is told by its owner, and that holds for the files
-// below it that are his, or root's; what root tells holds for all (ToldOnPath).
+// Of each name of a file the nearest that was told decides, the file itself before its
+// directories; else what the layout that recognises the name says; else what the mount was
+// told. Of several names the strictest policy holds. Telling changes what is there already. A
+// directory is told by its owner, and that holds for the files below it that are his, or
+// root's; what root tells holds for all (ToldOnPath).
 #pragma once
 
 #include <chrono>

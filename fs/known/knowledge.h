@@ -101,7 +101,8 @@ class Knowledge {
   // The same by the rows that are there, whatever the name is taken for now.
   Result<std::uint64_t> remove_rows_found(Edit& edit, InodeNumber directory,
                                           std::string_view name);
-  // A directory that is renamed, or told a layout (or no longer); within a PlaceChange, with its lock held.
+  // A directory that is renamed, or told a layout (or no longer); within a PlaceChange, with
+  // its lock held.
   static void put_unread(Edit& edit, Inode& directory) {
     directory.times_unread.fetch_add(1, std::memory_order_relaxed);
     edit.put_unread(directory.number);
@@ -172,7 +173,8 @@ class Knowledge {
   [[nodiscard]] std::optional<std::chrono::seconds> shortest_ttl() const noexcept;
   // Set once before the mount answers: it is shorter than before. Queues and returns.
   std::function<void()> on_shorter_ttl;
-  // What holds in a directory by it or those above, where they were told, for files of that owner. Errors: as above.
+  // The policy and ttl that a directory and those above were told, for files of that owner.
+  // Errors: as above.
   Result<Told> told_above(InodeNumber directory, std::uint32_t owner);
 
   // What the nearest directory was told, from this one up. Errors: as above.

@@ -26,13 +26,14 @@
 
 namespace kvcachefs {
 
-// Whether what the owner of a directory tells it holds for an owner's files below: for his own and root's. What root tells
-// holds for all. Who has a directory decides nothing of others' files.
+// Whether what the owner of a directory tells it holds for an owner's files below: for his own
+// and root's. What root tells holds for all. Who has a directory decides nothing of others'
+// files.
 [[nodiscard]] constexpr bool may_tell(std::uint32_t teller, std::uint32_t owner) noexcept {
   return teller == 0 || owner == 0 || teller == owner;
 }
 
-// What directories on a path were told, the nearest first.
+// The values that directories on a path were told, the nearest first.
 template <class Value>
 class ToldOnPath {
  public:

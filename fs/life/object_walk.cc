@@ -162,7 +162,8 @@ void ObjectWalk::run() {
       write_down();
       lock.lock();
     }
-    // Whoever tells his directory something in a loop has a quarter of this thread walk, not all of it.
+    // A user who tells his directory something in a loop has a quarter of this thread walk, not
+    // all of it.
     const auto rest = std::min<Clock::duration>(took * kRest, kLongestRest);
     if (passes_ > 0)
       changed_.wait_until(lock, begin + took + rest, [this] { return ending_.load(); });

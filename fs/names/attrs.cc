@@ -78,7 +78,8 @@ Result<void> check_administrator(const Caller& caller) {
   return fail(EPERM, "shares and quotas are set by the administrator");
 }
 
-// What a directory is told decides what becomes of files below it: that is its owner's, not that of all who may write there.
+// What a directory is told decides what becomes of files below it: that is its owner's, not
+// that of all who may write there.
 Result<void> check_teller(Inode& inode, std::string_view name, const Caller& caller) {
   if (!is_told_below(inode, name) && !(inode.type == S_IFDIR && name == kToldXattr)) return {};
   if (owner_of(inode).uid == caller.uid || has_capability(caller, CAP_FOWNER)) return {};
@@ -255,7 +256,8 @@ Result<AttributesReply> Attributes::set_attributes(InodeNumber number,
       core_.on_unwritten(number);
   }
   if (shared && core_.on_pool_work) core_.on_pool_work();
-  // What its directories were told holds for it, or what it was told for those below, by its owner.
+  // What its directories were told holds for it, or what it was told for those below, by its
+  // owner.
   if (change.uid && core_.catalog.is_told_policy() && (regular || inode->type == S_IFDIR)) {
     TRY(told(*inode, kPolicyXattr));
   }

@@ -74,8 +74,9 @@ Result<void> check_movable(Core& core, const Inode& inode,
   return {};
 }
 
-// The kernel checks the sticky bit, but only of names that it knows: one that is being written under its hash is a miss to
-// others, and what has come from the pool since its last look is none to it.
+// The kernel checks the sticky bit, but only of names that it knows: one that is being written
+// under its hash is a miss to others, and what has come from the pool since its last look is
+// none to it.
 Result<void> check_sticky(Inode& directory, Inode& replaced, const Caller& caller) {
   {
     const std::lock_guard lock(directory.mutex);

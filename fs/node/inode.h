@@ -90,7 +90,8 @@ struct Inode {
   // lookup must not wait for a commit in the directory.
   std::mutex place_mutex;
   std::shared_ptr<const Place> place;
-  // The same: how often its names were noted to be read anew (fs/known/block_keeper.h), since it came into memory.
+  // The same: how often its names were noted to be read anew (fs/known/block_keeper.h), since
+  // it came into memory.
   std::atomic<std::uint32_t> times_unread{0};
   // The block of KV cache that it was last looked up or made as (fs/known/block_number.h), 0: none.
   std::atomic<std::uint64_t> block{0};

@@ -37,7 +37,8 @@ KernelListings::Grant KernelListings::opened(ListingReader& reader, InodeNumber 
     return {};
   }
   const bool is_unseen = listing.is_whole && listing.modified == modified;
-  // An earlier reader could list unseen what this one lists, or what it still gets be added to that.
+  // An earlier reader could list unseen what this one lists, or what it still gets be added to
+  // that.
   const bool is_read = listing.unread > 0 || listing.filling > 0;
   if (!is_unseen && is_read && now_ns - listing.unread_ns < kUnreadNanos) return {};
   reader.directory_ = directory;

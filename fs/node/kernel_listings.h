@@ -10,14 +10,15 @@
 //   no names ──READDIR──> names ──Change──> stale ──message──> no names
 //
 // While a listing is stale or changes, no new reader remembers or reads what is remembered:
-// READDIR answers them. The message is sent when no reader is between two answers, because
-// the kernel may add an earlier answer to its pages after it has dropped them. It drops the
-// first page alone: a reader that begins misses it, upon which the kernel forgets the listing.
-// The same where a listing begins while another one is read: names may have come or gone through the kernel since that
-// began, which has forgotten the earlier one, and adds what it still gets of it to the later.
-// A listing that the kernel has in part would never be whole again without its last page:
-// a directory of a single page that was read in part (the kernel did not ask for the end) is
-// listed by the daemon after such a message, until the kernel forgets the directory.
+// READDIR answers them. The message is sent when no reader is between two answers, because the
+// kernel may add an earlier answer to its pages after it has dropped them. It drops the first
+// page alone: a reader that begins misses it, upon which the kernel forgets the listing. The
+// same where a listing begins while another one is read: names may have come or gone through
+// the kernel since that began, which has forgotten the earlier one, and adds what it still gets
+// of it to the later. A listing that the kernel has in part would never be whole again without
+// its last page: a directory of a single page that was read in part (the kernel did not ask for
+// the end) is listed by the daemon after such a message, until the kernel forgets the
+// directory.
 //
 // Any thread. The lock is a leaf, but for the queue of messages. Memory: some 100 bytes for
 // each directory that the kernel knows and has listed, of at most kMost.
@@ -91,8 +92,8 @@ class KernelListings {
 
   // More directories than this are listed by the daemon.
   static constexpr std::size_t kMost = 1 << 20;
-  // A reader that has not come to the end for this long is not waited for: it is one that holds the
-  // directory open for other calls.
+  // A reader that has not come to the end for this long is not waited for: it is one that holds
+  // the directory open for other calls.
   static constexpr std::int64_t kUnreadNanos = 1'000'000'000;
   // A message that was not confirmed for this long is lost.
   static constexpr std::int64_t kLostNanos = 1'000'000'000;

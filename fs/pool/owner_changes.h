@@ -34,8 +34,8 @@ Result<void> put_owner_change(Core& core, const Inode& inode,
                               const InodeRecord& next, Edit& edit);
 
 inline constexpr std::uint32_t kPermissions = 07777;  // of a mode
-// What others say of a mode (its type is that of `own`), less the bits that have a program run as its owner or group: no
-// other server gives them. Those of `own` stay.
+// What others say of a mode (its type is that of `own`), less the bits that have a program run
+// as its owner or group: no other server gives them. Those of `own` stay.
 [[nodiscard]] std::uint32_t permissions_said(std::uint32_t own, std::uint32_t said) noexcept;
 
 // As it is here, or as others are told it, without the ACL.

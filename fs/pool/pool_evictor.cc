@@ -144,8 +144,8 @@ Result<std::shared_ptr<const PoolTally>> PoolEvictor::tally(const std::vector<Uu
   return std::shared_ptr<const PoolTally>(std::move(tally));
 }
 
-// What the pool may hold now: its filesystem may be too full for that. `used` is no more than is used there by anybody,
-// whatever other nodes say.
+// What the pool may hold now: its filesystem may be too full for that. `used` is no more than
+// is used there by anybody, whatever other nodes say.
 Result<std::uint64_t> PoolEvictor::limit(std::uint64_t& used) {
   struct Limit {
     std::uint64_t most = 0;

@@ -1,4 +1,5 @@
-// What the other end of a connection to an NFS server may do to this one: bounded time, bounded memory.
+// What the other end of a connection to an NFS server may do to this one: bounded time, bounded
+// memory.
 #include "backend/pool/nfs_connection.h"
 
 #include <arpa/inet.h>

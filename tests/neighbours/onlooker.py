@@ -12,7 +12,8 @@ import kvmount
 # where the same call on the plain directory takes so many times less at most.
 MOST_S = {"stat": 0.010, "open": 0.010, "create": 0.010, "fsync": 0.100}
 TIMES = 5
-# The p99 of fewer calls is the longest of them, and that of a few syncs the disk's own affair: their median is judged.
+# The p99 of fewer calls is the longest of them, and that of a few syncs the disk's own affair:
+# their median is judged.
 FEW = 50
 
 

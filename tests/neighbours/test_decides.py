@@ -139,7 +139,8 @@ def test_a_directory_is_told_by_its_owner():
                 os.setxattr(path, name, value)
             assert kvmount.run_as(tell, path, WORDS, uid=kvmount.NOBODY) == [errno.EPERM] * len(WORDS)
             assert kvmount.run_as(untell, path, WORDS, uid=kvmount.NOBODY) == [errno.EPERM] * len(WORDS)
-            # What means nothing to us is as on ext4, but where the sticky bit says that a directory is its owner's alone.
+            # What means nothing to us is as on ext4, but where the sticky bit says that a
+            # directory is its owner's alone.
             os.chmod(path, 0o777)
             assert kvmount.run_as(tell, path, [("user.mine", b"x")], uid=kvmount.NOBODY) == [0]
             assert kvmount.run_as(tell, path, WORDS, uid=OTHER) == [0 if uid == OTHER else errno.EPERM] * len(WORDS)

@@ -37,7 +37,8 @@ def is_there(mount, keys):
 
 # Stored within the same hundredth of a second: any of them may go first.
 AT_ONCE = 48
-# One that is still being sealed when its turn comes is passed over, and goes with the next walk over all.
+# One that is still being sealed when its turn comes is passed over, and goes with the next walk
+# over all.
 IN_USE = 2
 
 

@@ -183,8 +183,9 @@ class Exerciser:
             try:
                 done = os.preadv(self.direct, [buffer], offset)
             except OSError as error:
-                # XFS, by itself, in one of eighty runs: blocks beyond the end that it has only reserved for later writes are
-                # an error to a direct read that comes to them (fs/iomap/direct-io.c, IOMAP_DELALLOC).
+                # XFS, by itself, in one of eighty runs: blocks beyond the end that it has only
+                # reserved for later writes are an error to a direct read that comes to them
+                # (fs/iomap/direct-io.c, IOMAP_DELALLOC).
                 crosses_end = offset + length > len(self.model)
                 if not (kvmount.BELOW == "xfs" and error.errno == errno.EIO and crosses_end):
                     raise

@@ -195,7 +195,8 @@ TEST_F(KernelListingsTest, AReaderThatHasJustComeIsTheOnlyOneThatMakesTheKernelR
   listings_.closed(first);
 }
 
-// The kernel has forgotten what the first one lists, and would add its answers to the second one's.
+// The kernel has forgotten what the first one lists, and would add its answers to the second
+// one's.
 TEST_F(KernelListingsTest, WhatAnEarlierReaderStillGetsIsNotRemembered) {
   list();
   ListingReader first;
