@@ -41,12 +41,10 @@ def rename_onto(source, target):
     """The errno of a rename of a new file, 0: it went well."""
     with open(source, "wb") as f:
         f.write(b"wrong")
-    try:
-        os.rename(source, target)
-    except OSError as error:
+    said = errno_of(os.rename, source, target)
+    if said != 0:
         os.unlink(source)
-        return error.errno
-    return 0
+    return said
 
 
 def content(path):
@@ -58,18 +56,11 @@ def overwrite(path):
     """What each call says that could take the name away from who has it."""
     with open(path + ".mine", "wb") as f:
         f.write(b"wrong")
-    said = {}
-    for what, call in (("link", lambda: os.link(path + ".mine", path)),
-                       ("symlink", lambda: os.symlink("x", path)),
-                       ("create", lambda: os.close(os.open(path, os.O_WRONLY | os.O_CREAT))),
-                       ("unlink", lambda: os.unlink(path)),
-                       ("mkdir", lambda: os.mkdir(path))):
-        try:
-            call()
-            said[what] = 0
-        except OSError as error:
-            said[what] = error.errno
-    return said
+    return {"link": errno_of(os.link, path + ".mine", path),
+            "symlink": errno_of(os.symlink, "x", path),
+            "create": errno_of(lambda: os.close(os.open(path, os.O_WRONLY | os.O_CREAT))),
+            "unlink": errno_of(os.unlink, path),
+            "mkdir": errno_of(os.mkdir, path)}
 
 
 @pytest.mark.gate
@@ -99,27 +90,21 @@ def test_a_file_in_the_making_is_replaced_by_nobody_else(name, sticky):
             assert kvmount.run_as(rename_onto, path + ".new", path, uid=uid) == 0
 
 
+def errno_of(call, *arguments):
+    """The errno that the call fails with, 0: it went well."""
+    try:
+        call(*arguments)
+    except OSError as error:
+        return error.errno
+    return 0
+
+
 def tell(path, words):
-    """What each says: 0, or an errno."""
-    said = []
-    for name, value in words:
-        try:
-            os.setxattr(path, name, value)
-            said.append(0)
-        except OSError as error:
-            said.append(error.errno)
-    return said
+    return [errno_of(os.setxattr, path, name, value) for name, value in words]
 
 
 def untell(path, words):
-    said = []
-    for name, _ in words:
-        try:
-            os.removexattr(path, name)
-            said.append(0)
-        except OSError as error:
-            said.append(error.errno)
-    return said
+    return [errno_of(os.removexattr, path, name) for name, _ in words]
 
 
 WORDS = [("user.kvcachefs.policy", b"cache"), ("user.kvcachefs.ttl", b"1s"), ("user.kvcachefs.odirect", b"refuse"),
