@@ -319,17 +319,29 @@ TEST_P(WriteBack, WhatIsEvictedOnItsWayStaysHere) {
 INSTANTIATE_TEST_SUITE_P(All, WriteBack, ::testing::ValuesIn(testing::pool_places()),
                          [](const auto& each) { return each.param.name; });
 
-// A real filesystem, and a small one.
+// A real filesystem, and a small one; a volume that evicts on it.
+struct SmallPool {
+  explicit SmallPool(std::uint64_t bytes) : size(bytes) {}
+
+  const std::uint64_t size;
+  const testing::TempMount small{"size=" + std::to_string(size)};
+  PoolService service{
+      [this](Deadline) { return open_dir_session(small.path()); },
+      {.node = testing::kNode, .lease = 200ms, .beat_every = 100ms, .size = size}};
+  TestVolume volume{options()};
+
+ private:
+  testing::TestVolumeOptions options() {
+    testing::TestVolumeOptions options;
+    options.volume.pool = &service;
+    options.volume.pool_options.size = size;
+    return options;
+  }
+};
+
 TEST(FullPool, MakesRoomByWhatWasUsedLongestAgo) {
-  constexpr std::uint64_t kSize = 16 << 20;
-  const testing::TempMount small("size=" + std::to_string(kSize));
-  PoolService service(
-      [&](Deadline) { return open_dir_session(small.path()); },
-      {.node = testing::kNode, .lease = 200ms, .beat_every = 100ms, .size = kSize});
-  testing::TestVolumeOptions options;
-  options.volume.pool = &service;
-  options.volume.pool_options.size = kSize;
-  TestVolume volume(options);
+  SmallPool pool(16 << 20);
+  auto& [size, small, service, volume] = pool;
   volume.start();
   const auto published = [&](std::uint64_t files) {
     return TestVolume::wait_for([&] { return volume->pool_counts()->published >= files; });
@@ -357,15 +369,8 @@ TEST(FullPool, MakesRoomByWhatWasUsedLongestAgo) {
 
 // Another node says that it holds more than there is.
 TEST(FullPool, NobodyEvictsForBytesThatAreNotThere) {
-  constexpr std::uint64_t kSize = 64 << 20;
-  const testing::TempMount small("size=" + std::to_string(kSize));
-  PoolService service(
-      [&](Deadline) { return open_dir_session(small.path()); },
-      {.node = testing::kNode, .lease = 200ms, .beat_every = 100ms, .size = kSize});
-  testing::TestVolumeOptions options;
-  options.volume.pool = &service;
-  options.volume.pool_options.size = kSize;
-  TestVolume volume(options);
+  SmallPool pool(64 << 20);
+  auto& [size, small, service, volume] = pool;
   volume.start();
   Uuid other = service.node();
   other[0] = 9;
@@ -376,7 +381,7 @@ TEST(FullPool, NobodyEvictsForBytesThatAreNotThere) {
                         .incarnation = {},
                         .lease = 200ms,
                         .log = 1,
-                        .size = kSize,
+                        .size = size,
                         .used = kMostPoolBytes,
                         .share = pool_share({service.node(), other})};
     return beat(**session, node, std::chrono::steady_clock::now() + 20s).ok();
