@@ -25,6 +25,8 @@
 namespace kvcachefs {
 namespace {
 
+// A daemon whose disk or CPUs are busy answers late, and is to be unmounted all the same; --lazy detaches sooner.
+constexpr std::chrono::milliseconds kBusyPatience = std::chrono::seconds{20};
 // Longer than the daemon takes to end by itself, as long as nobody uses the mount.
 constexpr std::chrono::milliseconds kEndPatience = std::chrono::seconds{120};
 // After this who has it in a mount namespace of his own is looked for: as long as he has, it does not end. One that only comes and
@@ -34,7 +36,7 @@ constexpr int kEndPollMs = 200;
 // For a daemon that has not answered: it may have been in the middle of its end.
 constexpr std::chrono::milliseconds kHungPatience = std::chrono::seconds{1};
 // The kernel lets go of a file, or of what an ended process had, a moment after its user.
-constexpr std::chrono::nanoseconds kBusyPatience = std::chrono::seconds{1};
+constexpr std::chrono::nanoseconds kUserPatience = std::chrono::seconds{1};
 constexpr useconds_t kBusyPauseUs = 20'000;
 
 struct UmountArguments {
@@ -86,7 +88,7 @@ std::string users_of(dev_t device) {
 
 // 0, or an errno.
 int detach(const FoundMount& mount, int flags) {
-  const std::int64_t deadline = monotonic_now() + kBusyPatience.count();
+  const std::int64_t deadline = monotonic_now() + kUserPatience.count();
   while (::umount2(mount.entry.point.c_str(), flags) != 0) {
     if (errno != EBUSY) return errno;
     if (monotonic_now() >= deadline || !processes_on(mount.entry.device).empty()) return EBUSY;
@@ -160,7 +162,7 @@ int umount(const UmountArguments& arguments) {
   if (!mount) return give_up(fmt::format("umount: {}", problem));
   const std::string& point = mount->entry.point;
 
-  const auto answers = probe->ask(point, kAnswerPatience);
+  const auto answers = probe->ask(point, arguments.lazy ? kAnswerPatience : kBusyPatience);
   if (!answers && (answers.error().code == ENOTCONN || answers.error().code == ECONNABORTED)) {
     return clean_up_dead(*mount);
   }

@@ -28,6 +28,13 @@ SealedCopy copy_of(const Inode& inode, ObjectId object, std::uint64_t bytes) {
 
 }  // namespace
 
+std::uint64_t written_bytes(const Inode& inode, const struct stat& backing) noexcept {
+  // Its last block, and the blocks of its extents.
+  constexpr std::uint64_t kBeside = 64 * kKiB;
+  const auto size = static_cast<std::uint64_t>(std::max<off_t>(backing.st_size, 0));
+  return std::min(allocated_bytes(backing), std::max(size, inode.allocated_end) + kBeside);
+}
+
 Budget::Budget(Devices& devices, Knowledge& knowledge, const BudgetOptions& options)
     : devices_(devices),
       knowledge_(knowledge),
@@ -122,8 +129,9 @@ void Budget::noted(Inode& inode) {
   if (const auto copy = sealed_copy(inode, record)) usage_.counted_anew(*copy);
 }
 
-void Budget::measured(InodeNumber inode, const struct stat& backing) {
-  usage_.measured(inode, allocated_bytes(backing));
+void Budget::measured(const Inode& inode, const struct stat& backing) {
+  const std::uint64_t written = written_bytes(inode, backing);
+  usage_.measured(inode.number, written, allocated_bytes(backing) - written);
 }
 
 void Budget::writer_began(InodeNumber inode) {
@@ -367,19 +375,21 @@ void Budget::measure(const std::function<InodePtr(InodeNumber)>& find) {
     if (!tier.ok()) continue;
     const Result<struct stat> backing = (*tier)->status(inode->record.object);
     if (!backing.ok()) continue;
-    measured(number, *backing);
+    measured(*inode, *backing);
     const std::lock_guard own(mutex_);
     if (const auto at = writing_.find(number); at != writing_.end())
       at->second = *inode->device;
     Device& of = of_[*inode->device];
-    of.typical = std::max(of.typical, static_cast<double>(allocated_bytes(*backing)));
+    of.typical = std::max(of.typical, static_cast<double>(written_bytes(*inode, *backing)));
   }
 }
 
 void Budget::look_at(std::uint32_t index, std::int64_t now_ns) {
   if (!devices_.has(index)) return;
-  const Result<struct statvfs> below = devices_.at(index).space();
+  Result<struct statvfs> below = devices_.at(index).space();
   const UsageSums sums = usage_.on(index);
+  // It is given back when it is needed.
+  if (below.ok() && below->f_frsize > 0) below->f_bavail += sums.ahead / below->f_frsize;
   Device& of = of_[index];
   const double rate = of.rate.measure(sums.written, now_ns);
   const std::lock_guard lock(mutex_);

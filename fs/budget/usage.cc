@@ -49,6 +49,7 @@ ObjectMark Usage::remove(const SealedCopy& copy) {
 void Usage::count(const Live& live) {
   Device& device = devices_[live.device];
   (live.settling ? device.settling : device.live) += live.bytes;
+  device.ahead += live.ahead;
   live_of_[live.tenant] += live.bytes;
   if (live.settling) settling_of_[live.tenant] += live.bytes;
 }
@@ -56,6 +57,7 @@ void Usage::count(const Live& live) {
 void Usage::discount(const Live& live) {
   Device& device = devices_[live.device];
   take(live.settling ? device.settling : device.live, live.bytes);
+  take(device.ahead, live.ahead);
   take(live_of_[live.tenant], live.bytes);
   if (live.settling) take(settling_of_[live.tenant], live.bytes);
 }
@@ -65,7 +67,7 @@ void Usage::set_live(InodeNumber inode, std::uint32_t device, std::uint64_t byte
   if (!knows(device)) return;
   Live& live = live_[inode];
   discount(live);
-  live = {.device = device, .bytes = bytes, .settling = false, .tenant = tenant};
+  live = {.device = device, .bytes = bytes, .ahead = 0, .settling = false, .tenant = tenant};
   count(live);
 }
 
@@ -83,7 +85,7 @@ void Usage::set_tenant(InodeNumber inode, TenantSlot tenant) {
   count(at->second);
 }
 
-void Usage::measured(InodeNumber inode, std::uint64_t bytes) {
+void Usage::measured(InodeNumber inode, std::uint64_t bytes, std::uint64_t ahead) {
   const std::lock_guard lock(mutex_);
   const auto at = live_.find(inode);
   if (at == live_.end()) return;
@@ -91,6 +93,7 @@ void Usage::measured(InodeNumber inode, std::uint64_t bytes) {
   if (bytes > live.bytes) devices_[live.device].written += bytes - live.bytes;
   discount(live);
   live.bytes = bytes;
+  live.ahead = ahead;
   count(live);
 }
 
@@ -276,13 +279,15 @@ void Usage::end_walk() {
 void Usage::reserve(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (knows(device))
-    count(Live{.device = device, .bytes = bytes, .settling = false, .tenant = tenant});
+    count(Live{
+        .device = device, .bytes = bytes, .ahead = 0, .settling = false, .tenant = tenant});
 }
 
 void Usage::give_back(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (knows(device))
-    discount(Live{.device = device, .bytes = bytes, .settling = false, .tenant = tenant});
+    discount(Live{
+        .device = device, .bytes = bytes, .ahead = 0, .settling = false, .tenant = tenant});
 }
 
 UsageSums Usage::on(std::uint32_t device) const {
@@ -293,6 +298,7 @@ UsageSums Usage::on(std::uint32_t device) const {
   out.settling = devices_[device].settling;
   out.leaving = devices_[device].leaving;
   out.leaving_files = devices_[device].leaving_files;
+  out.ahead = devices_[device].ahead;
   out.written = devices_[device].written;
   out.complete = complete_;
   out.known = complete_ || believes_;

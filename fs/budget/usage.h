@@ -48,6 +48,7 @@ struct UsageSums {
   std::uint64_t live = 0;
   std::uint64_t leaving = 0;
   std::uint64_t leaving_files = 0;
+  std::uint64_t ahead = 0;  // allocated ahead of the writers of live files, beside all of these
   std::uint64_t written = 0;  // that live files grew by, since the start
   // Of sealed files, by what the last run said; 0 as soon as they are counted.
   std::uint64_t believed = 0;
@@ -80,8 +81,9 @@ class Usage {
   void made(InodeNumber inode, std::uint32_t device, TenantSlot tenant);
   // A live file has got another name.
   void set_tenant(InodeNumber inode, TenantSlot tenant);
-  // Of a live file: what it occupies now.
-  void measured(InodeNumber inode, std::uint64_t bytes);
+  // Of a live file: what it occupies now, and what the filesystem below has allocated ahead of its writer, which is no
+  // use of it.
+  void measured(InodeNumber inode, std::uint64_t bytes, std::uint64_t ahead = 0);
   // Of a live file: nobody writes it any more, or somebody does again.
   void set_settling(InodeNumber inode, bool settling);
   void sealed(InodeNumber inode, const SealedCopy& copy);
@@ -132,6 +134,7 @@ class Usage {
   struct Live {
     std::uint32_t device = 0;
     std::uint64_t bytes = 0;
+    std::uint64_t ahead = 0;
     bool settling = false;
     TenantSlot tenant = 0;
   };
@@ -178,6 +181,7 @@ class Usage {
     std::uint64_t settling = 0;
     std::uint64_t leaving = 0;
     std::uint64_t leaving_files = 0;
+    std::uint64_t ahead = 0;
     std::uint64_t written = 0;
     std::int64_t believed = 0;
   };

@@ -328,10 +328,20 @@ Result<void> Files::fallocate(OpenFile& file, int mode, std::uint64_t offset,
   TRY(check_unfinished(*file.inode));
   const int fd = TRY(file.descriptor());
   TRY(strip_on_write(file, caller));
+  const bool takes = (mode & FALLOC_FL_PUNCH_HOLE) == 0;
   std::optional<Reservation> room;
-  if ((mode & FALLOC_FL_PUNCH_HOLE) == 0) {
-    const std::uint64_t taken = TRY(unallocated_bytes(fd, offset, length));
-    const std::optional<std::uint32_t> device = device_of(*file.inode);
+  if (takes) {
+    struct stat backing {};
+    if (::fstat(fd, &backing) != 0) return fail_errno("status of a backing file");
+    std::optional<std::uint32_t> device;
+    // What the disk has set aside for it becomes its own.
+    std::uint64_t taken = 0;
+    {
+      const std::lock_guard lock(file.inode->mutex);
+      device = file.inode->device;
+      taken = allocated_bytes(backing) - written_bytes(*file.inode, backing);
+    }
+    taken = std::min(length, taken + TRY(unallocated_bytes(fd, offset, length)));
     if (device && taken > 0)
       room.emplace(TRY(core_.budget.reserve(*device, file.inode->tenant.load(), taken,
                                             std::chrono::steady_clock::now())));
@@ -339,11 +349,12 @@ Result<void> Files::fallocate(OpenFile& file, int mode, std::uint64_t offset,
   while (::fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0) {
     if (errno != EINTR) return fail_errno("fallocate");
   }
-  if (!room) return {};
+  if (!takes) return {};
   // Before the reservation ends: others would see the room once more.
   struct stat backing {};
   const std::lock_guard lock(file.inode->mutex);
-  if (::fstat(fd, &backing) == 0) core_.budget.measured(file.inode->number, backing);
+  file.inode->allocated_end = std::max(file.inode->allocated_end, offset + length);
+  if (::fstat(fd, &backing) == 0) core_.budget.measured(*file.inode, backing);
   return {};
 }
 

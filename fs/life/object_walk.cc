@@ -97,7 +97,7 @@ Result<void> ObjectWalk::take_unsealed() {
         if (!status.ok()) continue;
         backing = *status;
         core_.budget.made(**inode);
-        core_.budget.measured(number, backing);
+        core_.budget.measured(**inode, backing);
       }
       if (!core_.knowledge.is_block(number))
         core_.budget.known(number, to_nanos(backing.st_mtim), (*inode)->tenant.load());

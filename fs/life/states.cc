@@ -180,7 +180,7 @@ Result<void> publish_locked(Core& core, Inode& inode, std::uint32_t marks) {
   if (!is_unsealed(inode.record.state)) return {};
   Tier* tier = TRY(core.devices->of(inode));
   const struct stat backing = TRY(tier->status(inode.record.object));
-  core.budget.measured(inode.number, backing);
+  core.budget.measured(inode, backing);
   const bool first = inode.record.state == DataState::kUnpublished;
   const bool is_marked = (inode.record.flags & marks) == marks;
   if (!first && is_marked && inode.record.stamp == stamp_of(backing)) return {};

@@ -97,6 +97,9 @@ struct Inode {
   std::atomic<std::uint64_t> block{0};
   // The runtime and model of that (fs/known/use_table.h).
   std::atomic<std::uint32_t> series{0};
+  // Where the bytes end that an application has had allocated for it (fallocate), perhaps beyond its size; 0: none since it
+  // came into memory.
+  std::uint64_t allocated_end = 0;
   // It was made under its final name: what stores it is not done before its first publication.
   std::atomic<bool> being_stored{false};
   // Made under a prefix hash: the thread that did, whose process alone finds it until it is published.

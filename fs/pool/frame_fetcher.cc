@@ -191,7 +191,7 @@ void FrameFetcher::measure(Driven& driven, std::size_t here) {
   if (::fstat(driven.flight->fd(), &backing) != 0) return;
   const std::lock_guard lock(driven.inode->mutex);
   if (driven.inode->record.state == DataState::kRemote)
-    core_.budget.measured(driven.inode->number, backing);
+    core_.budget.measured(*driven.inode, backing);
 }
 
 bool FrameFetcher::step_to_the_end(Driven& driven) {

@@ -536,7 +536,7 @@ Result<void> PoolFiles::settle(const InodePtr& inode, const PoolCopy& copy, NewC
                                           .sealed = next.stamp});
     TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
     inode->device = local.device;
-    core_.budget.measured(inode->number, backing);
+    core_.budget.measured(*inode, backing);
   }
   const std::uint64_t block = inode->block.load(std::memory_order_relaxed);
   if (block != 0) core_.knowledge.stored(block);

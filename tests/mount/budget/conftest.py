@@ -23,14 +23,14 @@ def runs(pid):
 
 @pytest.fixture
 def limited(request):
-    """limited(size, disk, mkfs=…, **arguments of Mount): a started Mount; `mount.disk` is its LoopFs.
+    """limited(size, disk, mkfs=…, kind=…, **arguments of Mount): a started Mount; `mount.disk` is its LoopFs.
     `exact`: the database is elsewhere, for it would be a part of the budget."""
     with contextlib.ExitStack() as stack:
 
-        def start(size=192 * MIB, disk=512 * MIB, mkfs=(), exact=False, **arguments):
-            if mkfs and kvmount.BELOW != "ext4":
-                pytest.skip(f"mkfs.ext4 {' '.join(mkfs)} has no equal for {kvmount.BELOW}")
-            below = stack.enter_context(kvmount.LoopFs(kvmount.BELOW, size=disk, mkfs=mkfs))
+        def start(size=192 * MIB, disk=512 * MIB, mkfs=(), exact=False, kind=kvmount.BELOW, **arguments):
+            if mkfs and kind != "ext4":
+                pytest.skip(f"mkfs.ext4 {' '.join(mkfs)} has no equal for {kind}")
+            below = stack.enter_context(kvmount.LoopFs(kind, size=disk, mkfs=mkfs))
             arguments.setdefault("name", request.node.name)
             if exact:
                 arguments["state"] = stack.enter_context(

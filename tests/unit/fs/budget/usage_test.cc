@@ -16,6 +16,20 @@ void start_empty(Usage& usage) {
   usage.end_walk();
 }
 
+TEST(Usage, WhatIsAllocatedAheadOfAWriterIsNoUse) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.made(5, 0, 0);
+  usage.measured(5, 8192, 4096);
+  EXPECT_EQ(8192U, usage.on(0).live);
+  EXPECT_EQ(4096U, usage.on(0).ahead);
+  usage.measured(5, 16384, 1000);
+  EXPECT_EQ(16384U, usage.on(0).all());
+  EXPECT_EQ(1000U, usage.on(0).ahead);
+  usage.sealed(5, copy(6, 16384));
+  EXPECT_EQ(0U, usage.on(0).ahead);
+}
+
 TEST(Usage, FollowsAFileFromItsMakingToItsEnd) {
   Usage usage(1);
   start_empty(usage);
