@@ -50,6 +50,10 @@ void add_mount(Text& text, const StatusReport& report) {
                   {"transport", report.transport}});
   text.one("uptime_seconds", "gauge", "Time since the daemon was started.", report.uptime_s);
   text.one("read_only", "gauge", "1 when mounted read-only.", report.read_only ? 1 : 0);
+  text.one("state_stalled_seconds", "gauge",
+           "For how long the disk of the state directory has taken no writes, without an "
+           "error; 0 while it does.",
+           report.state_stalled_s);
   text.one("recovery_dropped_files", "gauge",
            "Files that the last start dropped as incomplete.", report.recovery.dropped);
 }
@@ -70,6 +74,11 @@ void add_tiers(Text& text, const StatusReport& report) {
                   "1 while a device gives and takes bytes, 0 when it is lost or read-only.",
                   [](const TierStatus& tier) {
                     return std::optional<std::uint64_t>(tier.state == DeviceState::kWell);
+                  });
+  add_tier_metric(text, report, "device_stalled_seconds", "gauge",
+                  "For how long it has taken no writes, without an error; 0 while it does.",
+                  [](const TierStatus& tier) {
+                    return std::optional(static_cast<std::uint64_t>(tier.stalled_s));
                   });
   add_tier_metric(text, report, "device_capacity_bytes", "gauge",
                   "Size of the filesystem below.",

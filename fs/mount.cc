@@ -399,6 +399,7 @@ StatusReport Mount::report() {
   struct statvfs space {};
   if (::statvfs(config_.state.c_str(), &space) == 0)
     out.state_free = static_cast<std::uint64_t>(space.f_bfree) * space.f_frsize;
+  out.state_stalled_s = volume_->state_stalled_seconds();
   out.phase = stopping_ ? "stopping" : "serving";
   out.data_path = session_->data_path().mode;
   out.data_path_why = session_->data_path().why;
@@ -411,6 +412,7 @@ StatusReport Mount::report() {
     out.tiers.back().objects = volume_->objects_on(i);
     out.tiers.back().room = volume_->room_on(i);
     out.tiers.back().state = volume_->device_state(i);
+    out.tiers.back().stalled_s = volume_->stalled_seconds(i);
   }
   out.counts = volume_->counts();
   out.operations = session_->stats().snapshot(now);

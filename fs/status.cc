@@ -53,6 +53,7 @@ json tier_json(const TierStatus& tier) {
           {"free", or_null(tier.free)},
           {"objects", or_null(tier.objects)},
           {"state", name_of(tier.state)},
+          {"stalled_s", tier.stalled_s},
           {"budget", budget_json(tier.room, tier.state == DeviceState::kWell)},
           {"device_written", or_null(tier.device_written)}};
 }
@@ -248,6 +249,15 @@ void complain(std::vector<std::string>& complaints, std::uint64_t count,
   }
 }
 
+void complain_of_stall(std::vector<std::string>& complaints, const json& of, const char* key,
+                       const std::string& disk) {
+  const double seconds = number_of(of, key);
+  if (seconds * kNanosPerSecond >= StallWatch::kTold)
+    complaints.push_back(
+        fmt::format("{} has taken no writes for {}: what changes something there waits", disk,
+                    seconds_text(seconds)));
+}
+
 // The line of the pool says why.
 void complain_of_pool(std::vector<std::string>& complaints, const json& pool) {
   if (pool.empty()) return;
@@ -277,6 +287,7 @@ std::vector<std::string> complaints_of(const json& status) {
     }
     if (text_of(tier, "state") == "read_only")
       complaints.push_back(fmt::format("{} is read-only", text_of(tier, "path")));
+    complain_of_stall(complaints, tier, "stalled_s", text_of(tier, "path"));
     const double capacity = number_of(tier, "capacity");
     const double left = number_of(tier, "free");
     if (capacity <= 0) {
@@ -286,6 +297,7 @@ std::vector<std::string> complaints_of(const json& status) {
                                        format_size(count_of(tier, "free"))));
     }
   }
+  complain_of_stall(complaints, status, "state_stalled_s", "the disk of the state directory");
   if (status.contains("state_free") && status["state_free"].is_number_unsigned() &&
       count_of(status, "state_free") < FreeSpace::kFloor)
     complaints.push_back(
@@ -608,6 +620,7 @@ std::string status_json(const StatusReport& report) {
       {"mountpoint", report.mountpoint},
       {"state", report.state},
       {"state_free", or_null(report.state_free)},
+      {"state_stalled_s", report.state_stalled_s},
       {"uptime_s", report.uptime_s},
       {"lease_s", report.lease_s},
       {"read_only", report.read_only},

@@ -29,6 +29,7 @@ struct TierStatus {
   std::optional<std::uint64_t> objects;  // absent: they are being counted
   DeviceRoom room = {};
   DeviceState state = DeviceState::kWell;
+  double stalled_s = 0;  // for so long it has taken no writes, without an error; 0: it does
   // Written to the block device below since it is there, by anybody; absent: it does not say.
   std::optional<std::uint64_t> device_written = {};
 };
@@ -48,7 +49,8 @@ struct StatusReport {
   std::string mountpoint;
   std::string state;
   std::optional<std::uint64_t> state_free =
-      {};  // bytes on its filesystem; absent: it does not answer
+      {};                      // bytes on its filesystem; absent: it does not answer
+  double state_stalled_s = 0;  // as TierStatus::stalled_s
   double uptime_s = 0;
   double lease_s = 0;
   bool read_only = false;

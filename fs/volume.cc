@@ -23,6 +23,7 @@
 #include "fs/life/scrub.h"
 #include "fs/life/seal.h"
 #include "fs/life/stager.h"
+#include "fs/life/stall_teller.h"
 #include "fs/life/verify.h"
 #include "fs/names/attrs.h"
 #include "fs/names/directories.h"
@@ -73,6 +74,7 @@ struct Volume::Parts {
   Evictor evictor{core};
   Expirer expirer{core};
   DeviceWatch device_watch{core};
+  StallTeller stall_teller{core};
   ReplacedNames replaced;
   EvictedEarly evicted_early;
   std::optional<DamagedFiles> damaged;  // with a pool, as the next
@@ -226,6 +228,7 @@ void Volume::start() {
   parts_->scrubber.start();
   parts_->stager.start();
   parts_->device_watch.start();
+  parts_->stall_teller.start();
   if (parts_->publisher) {
     parts_->core.options.pool->start();
     parts_->pool_files->start();
@@ -247,6 +250,7 @@ void Volume::stop(double deadline_s) {
     parts.core.options.pool->stop();
   }
   parts.device_watch.stop();
+  parts.stall_teller.stop();
   parts.stager.stop();
   parts.scrubber.stop();
   parts.files.release_all();
@@ -478,7 +482,7 @@ Result<Opened> Volume::open(InodeNumber inode, int flags, const Caller& caller,
                             OpenCheck check) {
   return parts_->files.open(inode, flags, caller, check);
 }
-OpenCost Volume::open_cost(InodeNumber inode, int flags) {
+Result<OpenCost> Volume::open_cost(InodeNumber inode, int flags) {
   return parts_->files.open_cost(inode, flags);
 }
 Result<Created> Volume::create(InodeNumber parent, std::string_view name, mode_t mode,
@@ -537,7 +541,7 @@ Result<std::uint64_t> Volume::copy_range(OpenFile& from, std::uint64_t from_offs
                                          std::uint64_t length, const Caller& caller) {
   return parts_->files.copy_range(from, from_offset, to, to_offset, length, caller);
 }
-FlushCost Volume::flush_cost(const OpenFile& file, bool waits_for_room) const noexcept {
+Result<FlushCost> Volume::flush_cost(const OpenFile& file, bool waits_for_room) const {
   return parts_->files.flush_cost(file, waits_for_room);
 }
 void Volume::wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called) {
@@ -693,6 +697,17 @@ VolumeCounts Volume::counts() const {
 }
 std::vector<Use> Volume::uses() const { return parts_->core.knowledge.uses().uses(); }
 std::vector<TenantReport> Volume::tenants() const { return tenant_reports(parts_->core); }
+double Volume::stalled_seconds(std::size_t device) const {
+  const Devices& devices = *parts_->core.devices;
+  return static_cast<double>(devices.stalled(devices.index_at(device))) / kNanosPerSecond;
+}
+double Volume::state_stalled_seconds() const {
+  return static_cast<double>(parts_->core.catalog.stalled()) / kNanosPerSecond;
+}
+bool Volume::is_stalled() const {
+  return parts_->core.devices->any_stalled() || parts_->core.catalog.stalled() > 0;
+}
+
 DropCounts Volume::drop_counts() const { return parts_->core.drops.counts(); }
 const RecoveryReport& Volume::recovery() const noexcept { return parts_->recovery; }
 const std::vector<std::unique_ptr<Tier>>& Volume::devices() const noexcept {

@@ -152,8 +152,8 @@ struct VolumeOptions {
 // What a flush waits for.
 enum class FlushCost : std::uint8_t { kQuick, kWaitsForDisk, kWaitsForRoom };
 
-// What an open waits for.
-enum class OpenCost : std::uint8_t { kQuick, kWaitsForDisk, kWaitsForPool };
+// What an open waits for. kChanges: for nothing, as long as the disk of the state directory takes writes: it is recorded.
+enum class OpenCost : std::uint8_t { kQuick, kChanges, kWaitsForDisk, kWaitsForPool };
 
 // Whether an open verifies what it finds wanting.
 enum class OpenCheck : std::uint8_t {
@@ -309,7 +309,8 @@ class Volume {
   // ESTALE (gone, or damaged and set aside: look the name up again, and find the miss).
   Result<Opened> open(InodeNumber inode, int flags, const Caller& caller,
                       OpenCheck check = OpenCheck::kVerify);
-  [[nodiscard]] OpenCost open_cost(InodeNumber inode, int flags);
+  // Error: kMustWait.
+  [[nodiscard]] Result<OpenCost> open_cost(InodeNumber inode, int flags);
   Result<Created> create(InodeNumber parent, std::string_view name, mode_t mode, int flags,
                          const Caller& caller);
   Result<Created> make_tmpfile(InodeNumber parent, mode_t mode, int flags,
@@ -346,8 +347,9 @@ class Volume {
   // By what flush() of it should be preceded now: kWaitsForRoom: by wait_for_room(), on a thread that has
   // nothing else to do (it is *slow*, and what it makes wait is the writer alone).
   // `waits_for_room` false: of one that is not to wait for that.
-  [[nodiscard]] FlushCost flush_cost(const OpenFile& file,
-                                     bool waits_for_room = true) const noexcept;
+  // Error: kMustWait.
+  [[nodiscard]] Result<FlushCost> flush_cost(const OpenFile& file,
+                                             bool waits_for_room = true) const;
   // Returns when the file's device has room again, when nothing more can be evicted, or two seconds after
   // `called`, when the writer called.
   void wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called);
@@ -393,6 +395,11 @@ class Volume {
   // What occupies the device at that place in devices(), and the room left, as of the last look.
   [[nodiscard]] DeviceRoom room_on(std::size_t device) const;
   [[nodiscard]] DeviceState device_state(std::size_t device) const;
+  // For how long the device at that place in devices() has taken no write that gave no error either, if that is a second or
+  // more, in seconds; else 0. Those of the state directory's disk, and of any of all.
+  [[nodiscard]] double stalled_seconds(std::size_t device) const;
+  [[nodiscard]] double state_stalled_seconds() const;
+  [[nodiscard]] bool is_stalled() const;
   // What is known of the order of blocks.
   [[nodiscard]] const order::Learner& order() const noexcept;
 

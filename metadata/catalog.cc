@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/base/log.h"
+#include "backend/base/must_wait.h"
 #include "backend/base/wire.h"
 #include "metadata/format.h"
 #include "metadata/keys.h"
@@ -267,7 +268,7 @@ Result<void> Catalog::load(std::string* problem) {
     batch.put(Table::kMeta, std::string(keys::kIds), std::move(first));
     TRY(store_->write(batch));
     TRY(store_->sync());
-    next_id_ = kFirstId;
+    next_id_.store(kFirstId);
     reserved_until_ = kFirstId;
     return {};
   }
@@ -289,7 +290,7 @@ Result<void> Catalog::load(std::string* problem) {
         "directory from a backup, or start with an empty one";
     return fail(EBADMSG, "database: ids key");
   }
-  next_id_ = reserved_until_;
+  next_id_.store(reserved_until_);
   const RunMarker last_run = TRY(run_marker());
   if (!last_run.clean) {
     const std::uint64_t given = reserved_until_ - kFirstId;
@@ -641,6 +642,7 @@ Result<void> Catalog::each_xattr_owner(const std::function<bool(InodeNumber)>& v
 
 Result<void> Catalog::commit(Edit&& edit) {
   if (edit.empty()) return {};
+  if (refuses_to_wait()) return fail(kMustWait, "commit");
   std::vector<Floors::Entry> entries;
   std::vector<std::string_view> dentries;
   for (const WriteBatch::Operation& operation : edit.batch_.operations()) {
@@ -661,7 +663,7 @@ Result<void> Catalog::commit(Edit&& edit) {
   const Floors::Writing writing(floors_, std::move(entries));
   const DentryCache::Changing changing(dentries_, std::move(dentries));
   object_count_.leaving(edit.removed_);
-  const Result<void> written = store_->write(edit.batch_);
+  const Result<void> written = write(edit.batch_);
   if (written.ok()) {
     object_count_.came(edit.made_);
   } else {
@@ -678,7 +680,7 @@ Result<void> Catalog::reserve_ids() {
   wire::put_le(value, until);
   WriteBatch batch;
   batch.put(Table::kMeta, std::string(keys::kIds), std::move(value));
-  TRY(store_->write(batch));
+  TRY(write(batch));
   // Backing files carry ids, and may survive a power cut that the record of this block would
   // not.
   TRY(store_->sync());
@@ -688,13 +690,8 @@ Result<void> Catalog::reserve_ids() {
 
 Result<std::uint64_t> Catalog::next_id() {
   const std::lock_guard lock(ids_mutex_);
-  if (next_id_ == reserved_until_) TRY(reserve_ids());
-  return next_id_++;
-}
-
-std::uint64_t Catalog::coming_id() {
-  const std::lock_guard lock(ids_mutex_);
-  return next_id_;
+  if (next_id_.load() == reserved_until_) TRY(reserve_ids());
+  return next_id_.fetch_add(1);
 }
 
 std::pair<std::uint64_t, std::uint64_t> Catalog::last_run_ids() const noexcept {

@@ -7,7 +7,7 @@
 // ordered by the caller (the inode's lock).
 //
 // Errors of every method: EIO (the database failed; logged once), EBADMSG (a record that does
-// not decode: damaged), ENOSPC (commit and sync only: the disk of the state directory is full).
+// not decode: damaged), kMustWait (commit only, backend/base/must_wait.h), ENOSPC (commit and sync only: the disk of the state directory is full).
 #pragma once
 
 #include <array>
@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "backend/base/result.h"
+#include "backend/base/stall_watch.h"
 #include "metadata/dentry_cache.h"
 #include "metadata/floors.h"
 #include "metadata/object_count.h"
@@ -248,7 +249,7 @@ class Catalog {
   // them is reserved.
   Result<std::uint64_t> next_id();
   // The next number or id, which nothing has yet.
-  [[nodiscard]] std::uint64_t coming_id();
+  [[nodiscard]] std::uint64_t coming_id() const noexcept { return next_id_.load(); }
   // The range that an unclean last run may have given ids from without a record: [first, last).
   // For the collection of stray backing files at the start.
   [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> last_run_ids() const noexcept;
@@ -282,9 +283,16 @@ class Catalog {
   [[nodiscard]] std::uint64_t memory_bytes() const;
   [[nodiscard]] std::uint64_t disk_bytes() const { return store_->disk_bytes(); }
 
+  // For how long its disk has taken no write, if that is a second or more (StallWatch::stalled()), in nanoseconds; else 0.
+  [[nodiscard]] std::int64_t stalled() const noexcept { return stalls_.stalled(0); }
+
  private:
   explicit Catalog(std::unique_ptr<Store> store);
   Result<void> load(std::string* problem);
+  Result<void> write(const WriteBatch& batch) {
+    const StallWatch::Wait wait(stalls_, 0);
+    return store_->write(batch);
+  }
   Result<void> reserve_ids();
   Result<void> replace_fact(std::string_view key, std::string value);
   Result<void> scan_lettered(
@@ -301,8 +309,9 @@ class Catalog {
   std::atomic<bool> told_{false};
   std::atomic<bool> told_policy_{false};
   std::mutex devices_mutex_;
+  StallWatch stalls_;  // of one disk, 0
   std::mutex ids_mutex_;
-  std::uint64_t next_id_ = 0;
+  std::atomic<std::uint64_t> next_id_{0};  // given under ids_mutex_
   std::uint64_t reserved_until_ = 0;
   std::pair<std::uint64_t, std::uint64_t> last_run_ids_{0, 0};
 };

@@ -165,7 +165,7 @@ Result<void> Files::make_durable(Inode& inode, int fd, std::uint32_t marks) {
     if ((inode.record.flags & marks) != marks) {
       InodeRecord next = inode.record;
       next.flags |= marks;
-      TRY(commit_record(core_, inode, std::move(next), {}));
+      TRY(record_lent(core_, inode, std::move(next), {}));
     }
   }
   return core_.catalog.sync();
@@ -258,9 +258,13 @@ std::optional<std::uint32_t> Files::device_of(Inode& inode) {
   return inode.device;
 }
 
-FlushCost Files::flush_cost(const OpenFile& file, bool waits_for_room) noexcept {
+Result<FlushCost> Files::flush_cost(const OpenFile& file, bool waits_for_room) {
   if (!file.writable()) return FlushCost::kQuick;
-  const std::optional<std::uint32_t> device = device_of(*file.inode);
+  std::optional<std::uint32_t> device;
+  {
+    const auto lock = TRY(lock_to_look(*file.inode));
+    device = file.inode->device;
+  }
   if (waits_for_room && device && core_.budget.is_short(*device))
     return FlushCost::kWaitsForRoom;
   return file.inode->close_waits.load(std::memory_order_relaxed) ? FlushCost::kWaitsForDisk
@@ -364,7 +368,7 @@ Result<std::uint64_t> Files::seek(OpenFile& file, std::uint64_t offset, int when
   if (file.arriving != nullptr && !file.arriving->has(0, UINT64_MAX)) {
     std::uint64_t size = 0;
     {
-      const std::lock_guard lock(file.inode->mutex);
+      const auto lock = TRY(lock_to_look(*file.inode));
       size = file.inode->record.stamp.size;
     }
     if (offset >= size) return fail(ENXIO, "lseek");

@@ -84,7 +84,7 @@ Result<UniqueFd> Files::start_rewrite(Inode& inode, const Caller& caller) {
   if (const Result<void> committed =
           commit_record(core_, inode, std::move(next), std::move(edit));
       !committed.ok()) {
-    static_cast<void>(core_.devices->at(copy.device).remove(object).ok());
+    static_cast<void>(core_.devices->remove_copy(copy.device, object).ok());
     return committed.error();
   }
   inode.device = copy.device;
@@ -158,12 +158,16 @@ Result<void> Files::check_direct_io_of(InodeNumber file, int flags) {
   return check_direct_io(links.empty() ? kRootInode : links.front().first, flags);
 }
 
-// Of a block that is opened once more after it was stored: where those go to the pool, it does now.
-void Files::note_use(Inode& inode) {
+bool Files::may_note_use(const Inode& inode) const {
   const bool may_matter =
       core_.is_publishing && (core_.options.pool_options.writes == PoolWrites::kReused ||
                               core_.catalog.is_told_policy());
-  if (!may_matter || inode.use_noted.load(std::memory_order_relaxed)) return;
+  return may_matter && !inode.use_noted.load(std::memory_order_relaxed);
+}
+
+// Of a block that is opened once more after it was stored: where those go to the pool, it does now.
+void Files::note_use(Inode& inode) {
+  if (!may_note_use(inode)) return;
   if (const Result<void> noted = note_first_use(inode); !noted.ok())
     log_debug("use not noted inode={} errno={}", inode.number, noted.error().code);
 }
@@ -190,11 +194,16 @@ Result<void> Files::note_first_use(Inode& inode) {
   return {};
 }
 
-OpenCost Files::open_cost(InodeNumber number, int flags) {
+Result<OpenCost> Files::open_cost(InodeNumber number, int flags) {
   const Result<InodePtr> inode = core_.table.get(number);
   if (!inode.ok() || !(*inode)->is_file()) return OpenCost::kQuick;
-  if (is_remote(**inode)) return OpenCost::kWaitsForPool;
-  return verifier_.is_wanted(**inode, flags) ? OpenCost::kWaitsForDisk : OpenCost::kQuick;
+  {
+    const auto lock = TRY(lock_to_look(**inode));
+    if ((*inode)->record.state == DataState::kRemote) return OpenCost::kWaitsForPool;
+  }
+  if (verifier_.is_wanted(**inode, flags)) return OpenCost::kWaitsForDisk;
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
+  return writes || may_note_use(**inode) ? OpenCost::kChanges : OpenCost::kQuick;
 }
 
 bool Files::is_remote(Inode& inode) {
@@ -227,7 +236,7 @@ Result<void> Files::let_go_of_remote(Inode& inode) {
 Result<std::optional<Arrival>> Files::bring_bytes(const InodePtr& inode, int flags) {
   std::uint64_t size = 0;
   {
-    const std::lock_guard lock(inode->mutex);
+    const auto lock = TRY(lock_to_look(*inode));
     if (inode->record.state != DataState::kRemote) return std::optional<Arrival>{};
     size = inode->record.stamp.size;
   }
@@ -272,7 +281,8 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
     // A user may have changed it meanwhile.
     checked = TRY(check_stands(*inode));
   }
-  std::unique_lock lock(inode->mutex);
+  const bool changes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
+  auto lock = changes ? std::unique_lock(inode->mutex) : TRY(lock_to_look(*inode));
   if (inode->is_going()) return fail(ESTALE, "about to go");
   if (const ObjectId object = inode->record.object;
       object != kNoObject && inode->damaged_object == object) {
@@ -280,7 +290,7 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
     verifier_.wait_until_dropped(object);
     return fail(ESTALE, "its bytes are not the sealed ones");
   }
-  const bool changes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
+  stop_refusing();
   if (changes && (inode->record.flags & kInodeFirstWriter) != 0)
     return fail(EEXIST, "a prefix file has one writer");
   const ObjectId before = inode->record.object;
@@ -321,7 +331,7 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
 }
 
 Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd, pid_t opener,
-                                  std::unique_lock<std::mutex>& lock) {
+                                  std::unique_lock<InodeMutex>& lock) {
   Tier* tier = TRY(core_.devices->of(*inode));
   const bool writable = (flags & O_ACCMODE) != O_RDONLY;
   auto file = std::make_unique<OpenFile>(inode, flags, *tier, inode->record.object, opener);
@@ -369,7 +379,7 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
 
 // Through the kernel's page cache, so that who maps it waits for its bytes as who reads it does.
 Result<Opened> Files::open_arriving(const InodePtr& inode, int flags, pid_t opener,
-                                    Arrival&& arrival, std::unique_lock<std::mutex>& lock) {
+                                    Arrival&& arrival, std::unique_lock<InodeMutex>& lock) {
   auto file = std::make_unique<OpenFile>(inode, flags, *arrival.tier, arrival.object, opener,
                                          std::move(arrival.bytes));
   file->mode = ServeMode::kCached;
@@ -377,7 +387,7 @@ Result<Opened> Files::open_arriving(const InodePtr& inode, int flags, pid_t open
   return enter(std::move(file), lock);
 }
 
-Opened Files::enter(std::unique_ptr<OpenFile> file, std::unique_lock<std::mutex>& lock) {
+Opened Files::enter(std::unique_ptr<OpenFile> file, std::unique_lock<InodeMutex>& lock) {
   Inode& inode = *file->inode;
   count_opened(*file);
   const Opened opened{.file = file.get(),
@@ -504,7 +514,7 @@ Result<void> Files::note_left_open(Inode& inode) {
   if (inode.record.nlink == 0 || (inode.record.flags & kInodeMayGrow) != 0) return {};
   InodeRecord next = inode.record;
   next.flags |= kInodeMayGrow;
-  return commit_record(core_, inode, std::move(next), {});
+  return record_lent(core_, inode, std::move(next), {});
 }
 
 void Files::release_all() {

@@ -19,7 +19,7 @@ class Files {
 
   // As the methods of the same names in fs/volume.h.
   Result<Opened> open(InodeNumber inode, int flags, const Caller& caller, OpenCheck check);
-  [[nodiscard]] OpenCost open_cost(InodeNumber inode, int flags);
+  [[nodiscard]] Result<OpenCost> open_cost(InodeNumber inode, int flags);
   Result<Created> create(InodeNumber parent, std::string_view name, mode_t mode, int flags,
                          const Caller& caller);
   Result<Created> make_tmpfile(InodeNumber parent, mode_t mode, int flags,
@@ -28,7 +28,7 @@ class Files {
   Result<std::size_t> write(OpenFile& file, std::span<const std::byte> data,
                             std::uint64_t offset, const Caller& caller);
   Result<void> flush(OpenFile& file, const Caller& caller);
-  [[nodiscard]] FlushCost flush_cost(const OpenFile& file, bool waits_for_room) noexcept;
+  [[nodiscard]] Result<FlushCost> flush_cost(const OpenFile& file, bool waits_for_room);
   void wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called);
   void release(OpenFile& file);
   Result<void> fsync(OpenFile& file, bool data_only, const Caller& caller);
@@ -66,11 +66,13 @@ class Files {
   Result<struct stat> check_stands(Inode& inode);
   // Errors: EINVAL (O_DIRECT where it is refused).
   Result<void> check_direct_io(InodeNumber directory, int flags);
+  // A load of it may be recorded.
+  [[nodiscard]] bool may_note_use(const Inode& inode) const;
   void note_use(Inode& inode);
   Result<void> note_first_use(Inode& inode);
   Result<void> check_direct_io_of(InodeNumber file, int flags);  // by its first name
   Result<Opened> open_locked(const InodePtr& inode, int flags, UniqueFd fd, pid_t opener,
-                             std::unique_lock<std::mutex>& lock);
+                             std::unique_lock<InodeMutex>& lock);
   Result<Created> finish_create(Namespace::Made&& made, int flags, pid_t opener);
   // The descriptor of a new object, where it made one.
   Result<UniqueFd> truncate_at_open(Inode& inode, Tier& tier, int flags, const Caller& caller);
@@ -94,8 +96,8 @@ class Files {
   // The file's bytes are here when it returns, or, of who only reads, on their way.
   Result<std::optional<Arrival>> bring_bytes(const InodePtr& inode, int flags);
   Result<Opened> open_arriving(const InodePtr& inode, int flags, pid_t opener,
-                               Arrival&& arrival, std::unique_lock<std::mutex>& lock);
-  Opened enter(std::unique_ptr<OpenFile> file, std::unique_lock<std::mutex>& lock);
+                               Arrival&& arrival, std::unique_lock<InodeMutex>& lock);
+  Opened enter(std::unique_ptr<OpenFile> file, std::unique_lock<InodeMutex>& lock);
 
   Core& core_;
   Namespace& names_;

@@ -23,6 +23,10 @@ struct OperationContext {
   FairPool* slow_calls = nullptr;
   std::atomic<std::size_t> parked_limit{0};
   std::atomic<std::size_t> parked{0};  // of all queues
+  // Requests come by rings, with one thread for all that a CPU's callers ask; settled at INIT.
+  std::atomic<bool> is_ring{false};
+  // Runs the calls that change something, of a ring. They are parked as slow calls are.
+  FairPool* change_calls = nullptr;
   // The one thread on which writers wait for room, in turns, so that they take none from
   // slow_calls. What waits there is parked, too, and takes at most three quarters of what may
   // be.

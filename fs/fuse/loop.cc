@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <ctime>
+#include <utility>
 
 #include "fs/fuse/libfuse.h"
 
@@ -49,7 +50,10 @@ void ReadLoop::serve() noexcept {
   let_through_wake_signal();
   fuse_buf buffer{};
   while (fuse_session_exited(session_) == 0) {
+    reading_.fetch_add(1);
     const int size = fuse_session_receive_buf(session_, &buffer);
+    const bool was_last = reading_.fetch_sub(1) == 1;
+    if (was_last && size > 0) keep_one_reading();
     if (size == -EINTR || size == -EAGAIN) continue;
     if (size <= 0) {
       if (size < 0) failure_.store(-size, std::memory_order_relaxed);
@@ -63,20 +67,34 @@ void ReadLoop::serve() noexcept {
   sem_post(&changed_);
 }
 
-int ReadLoop::run(unsigned threads) {
+void ReadLoop::add_reader() {
+  const SignalsBlocked blocked;
+  serving_.fetch_add(1, std::memory_order_relaxed);
+  readers_.emplace_back([this] { serve(); });
+  pthread_setname_np(readers_.back().native_handle(), "kv-fuse-dev");
+}
+
+void ReadLoop::keep_one_reading() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (readers_.size() < most_ && reading_.load() == 0) add_reader();
+}
+
+int ReadLoop::run(unsigned threads, unsigned most) {
   install_wake_handler();
-  std::vector<std::thread> readers;
   {
-    const SignalsBlocked blocked;
-    serving_.store(threads, std::memory_order_relaxed);
-    for (unsigned i = 0; i < threads; ++i) {
-      readers.emplace_back([this] { serve(); });
-      pthread_setname_np(readers.back().native_handle(), "kv-fuse-dev");
-    }
+    const std::lock_guard lock(mutex_);
+    most_ = most;
+    for (unsigned i = 0; i < threads; ++i) add_reader();
   }
   while (fuse_session_exited(session_) == 0) {
     while (sem_wait(&changed_) != 0 && errno == EINTR) {
     }
+  }
+  std::vector<std::thread> readers;
+  {
+    const std::lock_guard lock(mutex_);
+    most_ = 0;
+    readers = std::move(readers_);
   }
   // A wake-up is lost on a thread that is just about to read, so it is repeated.
   while (serving_.load(std::memory_order_acquire) > 0) {

@@ -36,29 +36,31 @@ SetAttributes decode(const struct stat& attributes, int to_set) noexcept {
   return change;
 }
 
-void answer_changed(Reply& reply, const Result<AttributesReply>& changed) noexcept {
-  if (!changed) return reply.error(changed.error());
-  reply.attributes(*changed);
+void answer_attributes(Reply& reply, const Result<AttributesReply>& attributes) noexcept {
+  if (!attributes) return reply.error(attributes.error());
+  reply.attributes(*attributes);
+}
+
+auto ask_attributes(fuse_ino_t inode, const OpenFile* file, const Caller& caller) {
+  return [=](Volume& volume) { return volume.attributes(inode, file, caller); };
 }
 
 }  // namespace
 
 void op_getattr(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kGetattr);
-  const Result<AttributesReply> attributes =
-      reply.volume().attributes(inode, reply.file(info), caller_of(request));
-  if (!attributes) return reply.error(attributes.error());
-  reply.attributes(*attributes);
+  const auto ask = ask_attributes(inode, reply.file(info), caller_of(request));
+  run_look(std::move(reply), ask, answer_attributes);
 }
 
 #ifdef KVCACHEFS_HAVE_STATX
 // The kernel asks so when somebody wants the time of birth.
 void op_statx(fuse_req_t request, fuse_ino_t inode, int, int, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kGetattr);
-  const Result<AttributesReply> attributes =
-      reply.volume().attributes(inode, reply.file(info), caller_of(request));
-  if (!attributes) return reply.error(attributes.error());
-  reply.statx(*attributes);
+  const auto ask = ask_attributes(inode, reply.file(info), caller_of(request));
+  run_look(std::move(reply), ask, [](Reply& answer, const Result<AttributesReply>& found) {
+    found ? answer.statx(*found) : answer.error(found.error());
+  });
 }
 #endif
 
@@ -69,16 +71,19 @@ void op_setattr(fuse_req_t request, fuse_ino_t inode, struct stat* attributes, i
   OpenFile* const file = reply.file(info);
   const Caller caller = caller_of(request);
   // A file is cut where its bytes are.
+  const auto ask = [inode](Volume& volume) { return volume.open_cost(inode, O_WRONLY); };
   if (change.size && file == nullptr &&
-      reply.volume().open_cost(inode, O_WRONLY) == OpenCost::kWaitsForPool) {
+      look_or(reply, ask, OpenCost::kChanges) == OpenCost::kWaitsForPool) {
     if (!run_on_pool(reply, [inode, change, caller](Reply& answer) {
-          answer_changed(answer,
-                         answer.volume().set_attributes(inode, change, nullptr, caller));
+          answer_attributes(answer,
+                            answer.volume().set_attributes(inode, change, nullptr, caller));
         }))
       reply.error(fail(EIO, "too many wait for the pool"));
     return;
   }
-  answer_changed(reply, reply.volume().set_attributes(inode, change, file, caller));
+  run_change(std::move(reply), [inode, change, file, caller](Reply& answer) {
+    answer_attributes(answer, answer.volume().set_attributes(inode, change, file, caller));
+  });
 }
 
 void op_statfs(fuse_req_t request, fuse_ino_t inode) noexcept {

@@ -49,20 +49,29 @@ void op_read(fuse_req_t request, fuse_ino_t, std::size_t size, off_t offset,
 void op_write(fuse_req_t request, fuse_ino_t, const char* bytes, std::size_t size, off_t offset,
               fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kWrite);
+  // Of a ring the bytes lie in the request's entry until the answer.
   const std::span<const std::byte> data{reinterpret_cast<const std::byte*>(bytes), size};
-  const Result<std::size_t> count = reply.volume().write(
-      *reply.file(info), data, static_cast<std::uint64_t>(offset), caller_of(request));
-  if (!count) return reply.error(count.error());
-  reply.written(*count);
+  OpenFile& file = *reply.file(info);
+  run_change(
+      std::move(reply), [&file, data, offset, caller = caller_of(request)](Reply& answer) {
+        const Result<std::size_t> count =
+            answer.volume().write(file, data, static_cast<std::uint64_t>(offset), caller);
+        count ? answer.written(*count) : answer.error(count.error());
+      });
 }
 
 void op_lseek(fuse_req_t request, fuse_ino_t, off_t offset, int whence,
               fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kLseek);
-  const Result<std::uint64_t> position =
-      reply.volume().seek(*reply.file(info), static_cast<std::uint64_t>(offset), whence);
-  if (!position) return reply.error(position.error());
-  reply.position(*position);
+  OpenFile& file = *reply.file(info);
+  run_look(
+      std::move(reply),
+      [&file, offset, whence](Volume& volume) {
+        return volume.seek(file, static_cast<std::uint64_t>(offset), whence);
+      },
+      [](Reply& answer, const Result<std::uint64_t>& position) {
+        position ? answer.position(*position) : answer.error(position.error());
+      });
 }
 
 void op_ioctl(fuse_req_t request, fuse_ino_t, unsigned, void*, fuse_file_info*, unsigned,

@@ -27,17 +27,26 @@ void answer_created(Reply reply, const Result<Created>& created,
 
 void op_open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kOpen);
-  Volume& volume = reply.volume();
   const Caller caller = caller_of(request);
-  const OpenCost cost = volume.open_cost(inode, info->flags);
-  if (cost == OpenCost::kQuick)
-    return answer_opened(reply, volume.open(inode, info->flags, caller, OpenCheck::kSkip),
-                         *info);
+  const int flags = info->flags;
+  const OpenCost cost = look_or(
+      reply, [=](Volume& volume) { return volume.open_cost(inode, flags); },
+      OpenCost::kWaitsForDisk);
+  const OpenCheck check = cost == OpenCost::kChanges ? OpenCheck::kSkip : OpenCheck::kVerify;
   // The request's memory is gone when this handler returns.
-  const auto open = [inode, caller, copy = *info](Reply& answer) {
+  const auto open = [inode, caller, check, copy = *info](Reply& answer) {
     fuse_file_info answered = copy;
-    answer_opened(answer, answer.volume().open(inode, answered.flags, caller), answered);
+    answer_opened(answer, answer.volume().open(inode, answered.flags, caller, check), answered);
   };
+  if (cost == OpenCost::kChanges) return run_change(std::move(reply), open);
+  if (cost == OpenCost::kQuick)
+    return run_look(
+        std::move(reply),
+        [=](Volume& volume) { return volume.open(inode, flags, caller, OpenCheck::kSkip); },
+        [copy = *info](Reply& answer, const Result<Opened>& opened) {
+          fuse_file_info answered = copy;
+          answer_opened(answer, opened, answered);
+        });
   if (cost == OpenCost::kWaitsForDisk) return run_slowly(std::move(reply), open);
   if (!run_on_pool(reply, open)) reply.error(fail(ENOENT, "too many wait for the pool"));
 }
@@ -45,23 +54,34 @@ void op_open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcep
 void op_create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode,
                fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kCreate);
-  const Result<Created> created =
-      reply.volume().create(parent, name, mode, info->flags, caller_of(request));
-  answer_created(std::move(reply), created, *info);
+  run_change(std::move(reply), [parent, name = std::string(name), mode, copy = *info,
+                                caller = caller_of(request)](Reply& answer) {
+    fuse_file_info answered = copy;
+    const Result<Created> created =
+        answer.volume().create(parent, name, mode, answered.flags, caller);
+    answer_created(std::move(answer), created, answered);
+  });
 }
 
 void op_tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode,
                 fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kTmpfile);
-  const Result<Created> created =
-      reply.volume().make_tmpfile(parent, mode, info->flags, caller_of(request));
-  answer_created(std::move(reply), created, *info);
+  run_change(std::move(reply),
+             [parent, mode, copy = *info, caller = caller_of(request)](Reply& answer) {
+               fuse_file_info answered = copy;
+               const Result<Created> created =
+                   answer.volume().make_tmpfile(parent, mode, answered.flags, caller);
+               answer_created(std::move(answer), created, answered);
+             });
 }
 
 void op_release(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kRelease);
-  reply.volume().release(*reply.file(info));
-  reply.ok();
+  OpenFile& file = *reply.file(info);
+  run_change(std::move(reply), [&file](Reply& answer) {
+    answer.volume().release(file);
+    answer.ok();
+  });
 }
 
 }  // namespace kvcachefs

@@ -36,7 +36,8 @@ void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kFlush);
   OpenFile& file = *reply.file(info);
   const Caller caller = caller_of(request);
-  FlushCost cost = reply.volume().flush_cost(file);
+  const auto ask = [&file](Volume& volume) { return volume.flush_cost(file); };
+  FlushCost cost = look_or(reply, ask, FlushCost::kWaitsForDisk);
   if (cost == FlushCost::kWaitsForRoom) {
     if (run_when_room(reply, [&file, caller, called = Clock::now()](Reply& answer) {
           answer.volume().wait_for_room(file, called);
@@ -44,12 +45,16 @@ void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
         }))
       return;
     // Where too many wait for room already, it is done without.
-    cost = reply.volume().flush_cost(file, /*waits_for_room=*/false);
+    cost = look_or(
+        reply,
+        [&file](Volume& volume) { return volume.flush_cost(file, /*waits_for_room=*/false); },
+        FlushCost::kWaitsForDisk);
   }
-  if (cost == FlushCost::kQuick) return reply.result(reply.volume().flush(file, caller));
-  run_slowly(std::move(reply), [&file, caller](Reply& answer) {
+  const auto flush = [&file, caller](Reply& answer) {
     answer.result(answer.volume().flush(file, caller));
-  });
+  };
+  cost == FlushCost::kQuick ? run_change(std::move(reply), flush)
+                            : run_slowly(std::move(reply), flush);
 }
 
 void op_fsync(fuse_req_t request, fuse_ino_t inode, int data_only,

@@ -22,31 +22,45 @@ void op_setxattr(fuse_req_t request, fuse_ino_t inode, const char* name, const c
                  std::size_t size, int flags) noexcept {
   Reply reply(request, Operation::kSetxattr);
   const Caller caller = caller_of(request);
-  if (!Volume::xattr_waits(name))
-    return reply.result(reply.volume().set_xattr(inode, name, {value, size}, flags, caller));
-  run_slowly(std::move(reply),
-             [inode, name = std::string(name), value = std::string(value, size), flags,
-              caller](Reply& answer) {
-               answer.result(answer.volume().set_xattr(inode, name, value, flags, caller));
-             });
+  const bool waits = Volume::xattr_waits(name);
+  const auto set = [inode, name = std::string(name), value = std::string(value, size), flags,
+                    caller](Reply& answer) {
+    answer.result(answer.volume().set_xattr(inode, name, value, flags, caller));
+  };
+  waits ? run_slowly(std::move(reply), set) : run_change(std::move(reply), set);
 }
 
 void op_getxattr(fuse_req_t request, fuse_ino_t inode, const char* name,
                  std::size_t size) noexcept {
   Reply reply(request, Operation::kGetxattr);
-  const Result<std::string> value = reply.volume().get_xattr(inode, name);
-  answer_bytes(std::move(reply), value, size);
+  run_look(
+      std::move(reply),
+      [inode, name = std::string(name)](Volume& volume) {
+        return volume.get_xattr(inode, name);
+      },
+      [size](Reply& answer, const Result<std::string>& value) {
+        answer_bytes(std::move(answer), value, size);
+      });
 }
 
 void op_listxattr(fuse_req_t request, fuse_ino_t inode, std::size_t size) noexcept {
   Reply reply(request, Operation::kListxattr);
-  const Result<std::string> names = reply.volume().list_xattrs(inode, caller_of(request));
-  answer_bytes(std::move(reply), names, size);
+  run_look(
+      std::move(reply),
+      [inode, caller = caller_of(request)](Volume& volume) {
+        return volume.list_xattrs(inode, caller);
+      },
+      [size](Reply& answer, const Result<std::string>& names) {
+        answer_bytes(std::move(answer), names, size);
+      });
 }
 
 void op_removexattr(fuse_req_t request, fuse_ino_t inode, const char* name) noexcept {
   Reply reply(request, Operation::kRemovexattr);
-  reply.result(reply.volume().remove_xattr(inode, name, caller_of(request)));
+  run_change(std::move(reply),
+             [inode, name = std::string(name), caller = caller_of(request)](Reply& answer) {
+               answer.result(answer.volume().remove_xattr(inode, name, caller));
+             });
 }
 
 }  // namespace kvcachefs

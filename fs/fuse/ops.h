@@ -1,12 +1,14 @@
 // The handlers, a file to each kind of request: decode, call the volume, answer. No policy.
 //
-// Any thread of the session calls them; they throw nothing, and on a ring's thread they wait
-// for nothing but the local filesystem and the catalog.
+// Any thread of the session calls them; they throw nothing. On a ring's thread, which serves one CPU's callers, they
+// only look: what changes something is done by workers, for it waits for a disk that takes no writes.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "backend/base/must_wait.h"
 #include "fs/fuse/reply.h"
 
 namespace kvcachefs {
@@ -18,7 +20,7 @@ namespace kvcachefs {
 // for calls of this kind. False: no place was left for its user, and nothing was done.
 template <class Work>
 [[nodiscard]] bool run_parked(Reply& reply, FairPool& workers, std::size_t quarters,
-                              Work work) {
+                              Work&& work) {
   OperationContext& context = reply.context();
   const std::uint32_t user = caller_of(reply.request()).uid;
   // Counted first and compared then: who sets the limit to 0 and sees no parked request knows
@@ -32,7 +34,7 @@ template <class Work>
   }
   reply.park(std::move(place));
   auto shared = std::make_shared<Reply>(std::move(reply));
-  const auto task = [&context, shared, work = std::move(work)] {
+  const auto task = [&context, shared, work = std::forward<Work>(work)] {
     work(*shared);
     context.parked.fetch_sub(1);
   };
@@ -46,6 +48,48 @@ template <class Work>
 void run_slowly(Reply reply, Work work) {
   if (!run_parked(reply, *reply.context().slow_calls, 4, std::move(work)))
     reply.error(fail(EINTR, "too many wait for the disk"));
+}
+
+// For calls that change a name, a record or a local file: they end at once, but on a disk that takes no writes, where each
+// waits as long as that lasts. Where its user has so many of them on their way that no place is left, it is done here as long
+// as the disks are well; else it is refused.
+template <class Work>
+void run_change(Reply reply, Work work) {
+  OperationContext& context = reply.context();
+  if (!context.is_ring) return work(reply);
+  if (run_parked(reply, *context.change_calls, 4, work)) return;
+  if (reply.volume().is_stalled())
+    return reply.error(fail(EIO, "too many wait for a disk that takes no writes"));
+  work(reply);
+}
+
+template <class T>
+[[nodiscard]] bool must_wait(const Result<T>& result) noexcept {
+  return !result.ok() && result.error().code == kMustWait;
+}
+
+// For calls that only look: `ask(volume)`, a Result, is made here, and once more on a worker where it would have to wait; then
+// `answer(reply, result)`.
+template <class Ask, class Answer>
+void run_look(Reply reply, Ask ask, Answer answer) {
+  if (reply.context().is_ring) {
+    std::optional<RefusesToWait> here(std::in_place);
+    auto found = ask(reply.volume());
+    here.reset();
+    if (!must_wait(found)) return answer(reply, std::move(found));
+  }
+  run_change(std::move(reply), [ask = std::move(ask), answer = std::move(answer)](Reply& late) {
+    answer(late, ask(late.volume()));
+  });
+}
+
+// What is asked before it is known where a call is to run: `otherwise`, where the answer would have to be waited for.
+template <class Ask, class Value>
+[[nodiscard]] Value look_or(const Reply& reply, Ask ask, Value otherwise) {
+  std::optional<RefusesToWait> here;
+  if (reply.context().is_ring) here.emplace();
+  const Result<Value> found = ask(reply.volume());
+  return found.ok() ? *found : otherwise;
 }
 
 // For a call that waits for room.

@@ -34,6 +34,8 @@ namespace {
 constexpr std::size_t kMostWaiting = 65'536;
 // Of one user enough to overlap the disk waits of many writers; they wait, they do not compute.
 constexpr FairPool::Limits kSlowThreads{.each = 8, .most = 32, .queue = kMostWaiting};
+// Each waits as long as its disk takes no writes: those of one user for one disk must leave some for his calls on another.
+constexpr FairPool::Limits kChangeThreads{.each = 48, .most = 128, .queue = kMostWaiting};
 constexpr FairPool::Limits kRoomThread{.each = 1, .most = 1, .queue = kMostWaiting};
 // They wait for the pool: its client does four lookups and four loads at a time.
 constexpr FairPool::Limits kPoolThreads{.each = 16, .most = 32, .queue = kMostWaiting};
@@ -47,6 +49,8 @@ constexpr std::size_t kMostBackground = 64;
 // The kernel sends the next INIT only when it did not like the first one's version.
 constexpr int kInitRounds = 4;
 constexpr unsigned kReadersBesideRings = 2;
+// As many may wait for a disk that takes no writes, and others are served all the same.
+constexpr unsigned kMostReaders = 128;
 constexpr long kOverlayMagic = 0x794c7630;
 constexpr const char* kReadAheadKib = "1024";
 
@@ -183,6 +187,8 @@ Result<void> FuseSession::mount(std::string& problem) {
   TRY(create_session(problem));
   slow_calls_ = std::make_unique<FairPool>("kv-slow", kSlowThreads);
   context_->slow_calls = slow_calls_.get();
+  change_calls_ = std::make_unique<FairPool>("kv-change", kChangeThreads);
+  context_->change_calls = change_calls_.get();
   room_calls_ = std::make_unique<FairPool>("kv-room", kRoomThread);
   context_->room_calls = room_calls_.get();
   // Without a pool nothing is posted there: they have a thread each.
@@ -312,6 +318,7 @@ void FuseSession::negotiate_with(fuse_conn_info& connection) noexcept {
   // Reads that wait for the pool have places of their own (context.h); without one there are
   // none.
   const std::size_t of_ring = options_.has_pool ? ring_depth_ / 2 : ring_depth_ / 8 * 7;
+  context_->is_ring = uring_offered_;
   context_->parked_limit = uring_offered_ ? of_ring : kMostParked;
 }
 
@@ -376,7 +383,7 @@ Result<void> FuseSession::run() {
   // Beside the rings only FORGETs come this way: few readers find them in batches.
   const unsigned threads =
       transport_.mode == "io_uring" ? kReadersBesideRings : options_.read_threads;
-  const int failure = loop_->run(threads);
+  const int failure = loop_->run(threads, std::max(threads, kMostReaders));
   shut_down();
   if (failure != 0) {
     log_error("fuse_device_failed errno={} text=\"{}\"", failure, std::strerror(failure));
@@ -422,6 +429,7 @@ void FuseSession::shut_down() noexcept {
   context_->most_parked_reads = 0;
   do {
     slow_calls_->drain();
+    change_calls_->drain();
     room_calls_->drain();
     pool_calls_->drain();
     lookup_calls_->drain();

@@ -206,7 +206,7 @@ Result<void> BlockKeeper::read_noted(InodeNumber top) {
   if (ending()) return {};
   // A change that notes it once more holds its lock. Another change is noted at the directory
   // that it moved: above this one, or below it.
-  std::unique_lock<std::mutex> lock;
+  std::unique_lock<InodeMutex> lock;
   if (inode.ok()) lock = std::unique_lock((*inode)->mutex);
   if (times() != before) return {};
   Edit edit;
@@ -261,7 +261,7 @@ Result<std::vector<DirEntry>> BlockKeeper::list_last(InodeNumber directory,
                                                      std::uint64_t after) {
   const Result<InodePtr> inode = core_.table.get(directory);
   if (!inode.ok() && inode.error().code != ESTALE) return inode.error();
-  std::unique_lock<std::mutex> lock;
+  std::unique_lock<InodeMutex> lock;
   if (inode.ok()) lock = std::unique_lock((*inode)->mutex);
   return core_.catalog.list_directory(directory, after, kListBatch);
 }

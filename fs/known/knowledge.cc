@@ -195,7 +195,7 @@ Result<void> Knowledge::remove_rows_in(InodeNumber directory,
   // Who makes a name anew writes the same rows, and holds the directory's lock.
   const Result<InodePtr> held = table_.get(directory);
   if (!held.ok() && held.error().code != ESTALE) return held.error();
-  std::unique_lock<std::mutex> lock;
+  std::unique_lock<InodeMutex> lock;
   if (held.ok()) lock = std::unique_lock((*held)->mutex);
   Edit edit;
   edit.set_frees();

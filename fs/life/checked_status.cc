@@ -17,6 +17,12 @@ namespace {
 // More is not read while somebody waits for an answer.
 constexpr std::uint64_t kMostJudged = 256 * kMiB;
 
+// What follows may take locks and write.
+Result<void> may_change() {
+  if (refuses_to_wait()) return fail(kMustWait, "a backing file is to be judged");
+  return {};
+}
+
 // What is on a lost device is a miss, and is stored again elsewhere; what must be kept waits for it.
 Result<void> check_device(Core& core, Inode& inode) {
   {
@@ -88,14 +94,17 @@ Result<struct stat> take_as_changed(Core& core, Inode& inode, ObjectId object,
 
 Result<struct stat> checked_status(Core& core, Inode& inode) {
   {
-    const std::lock_guard lock(inode.mutex);
+    const auto lock = TRY(lock_to_look(inode));
     if (inode.record.state == DataState::kRemote) return remote_status(inode.record);
   }
-  if (core.devices->any_lost()) TRY(check_device(core, inode));
+  if (core.devices->any_lost()) {
+    TRY(may_change());
+    TRY(check_device(core, inode));
+  }
   DropReason reason = DropReason::kLost;
   ObjectId object = kNoObject;
   {
-    std::unique_lock lock(inode.mutex);
+    auto lock = TRY(lock_to_look(inode));
     Result<Tier*> tier = core.devices->of(inode);
     const InodeRecord& record = inode.record;
     object = record.object;
@@ -106,6 +115,7 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
         if (record.state != DataState::kSealed || inode.writers > 0 ||
             is_same_data(now, record.stamp) || record.nlink == 0)
           return *backing;
+        TRY(may_change());
         const bool is_of_cut = is_of_cut_run(core, record, now);
         const bool is_synced = (record.flags & kInodeFsynced) != 0;
         const bool is_same_size = now.size == record.stamp.size;
@@ -128,6 +138,7 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
         if (error.code != EBADMSG || record.nlink == 0) return error;
         // Something else stands in its place, or the filesystem cannot read what it is: the
         // file is damaged. One that is to be kept may come back by a check of that filesystem.
+        TRY(may_change());
         lock.unlock();
         if (TRY(note_policy(core, inode)).policy >= FilePolicy::kKeep) return error;
         reason = DropReason::kDamaged;
@@ -138,6 +149,7 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
       return tier.error();
     }
   }
+  TRY(may_change());
   // Not what was written anew since.
   TRY(drop_names(core, inode.number, reason, {},
                  {.may_go = [object](const Inode& now) -> Result<bool> {

@@ -75,8 +75,13 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
   if (next.nlink == 0) edit.put_orphan_inode(inode->number);
   std::optional<KernelListings::Change> change;
   if (parent != nullptr) change.emplace(core.listings, parent->number);
-  TRY(commit_record(core, *inode, std::move(next), std::move(edit)));
-  if (parent != nullptr) parent->record = std::move(directory);
+  // What is being evicted is a miss already to who looks.
+  if (inode->evicting) {
+    TRY(record_lent(core, *inode, std::move(next), std::move(edit)));
+  } else {
+    TRY(commit_record(core, *inode, std::move(next), std::move(edit)));
+  }
+  if (parent != nullptr) parent->set_record(std::move(directory));
   core.knowledge.removed(block);
   if (!obituary.path.empty()) {
     obituary.what.size = inode->record.stamp.size;

@@ -249,7 +249,7 @@ Result<void> Reaper::reap_claimed(const std::vector<InodeNumber>& numbers, bool 
   if (durably && any_copy) TRY(core_.catalog.sync());
   for (const Orphan& orphan : orphans) {
     for (const Doomed& copy : orphan.copies) {
-      const Result<void> removed = core_.devices->at(copy.device).remove(copy.object);
+      const Result<void> removed = core_.devices->remove_copy(copy.device, copy.object);
       if (removed.ok()) {
         core_.budget.usage().reaped(copy.inode, copy.object);
         continue;

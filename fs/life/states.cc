@@ -45,7 +45,7 @@ void put_in_order(Core& core, const Inode& inode) {
 }
 
 void store_record(Core& core, Inode& inode, InodeRecord&& next) {
-  const InodeRecord before = std::exchange(inode.record, std::move(next));
+  const InodeRecord before = inode.set_record(std::move(next));
   count_unsealed(core, before.state, inode.record.state);
   core.budget.changed(inode, before);
 }
@@ -53,6 +53,16 @@ void store_record(Core& core, Inode& inode, InodeRecord&& next) {
 Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit) {
   edit.put_inode(inode.number, next);
   TRY(core.catalog.commit(std::move(edit)));
+  store_record(core, inode, std::move(next));
+  return {};
+}
+
+Result<void> record_lent(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit) {
+  edit.put_inode(inode.number, next);
+  {
+    const Lent lent(inode.mutex);
+    TRY(core.catalog.commit(std::move(edit)));
+  }
   store_record(core, inode, std::move(next));
   return {};
 }
@@ -136,6 +146,11 @@ Result<bool> take_back_failed(Core& core, Inode& inode) {
 }
 
 Result<void> take_back_if_failed(Core& core, Inode& inode) {
+  {
+    const auto lock = TRY(lock_to_look(inode));
+    if (!inode.is_going() || inode.evicting) return {};
+  }
+  if (refuses_to_wait()) return fail(kMustWait, "a rewrite is to be taken back");
   const std::lock_guard lock(inode.mutex);
   const Result<bool> taken = take_back_failed(core, inode);
   return taken.ok() ? Result<void>{} : Result<void>(taken.error());
@@ -190,7 +205,7 @@ Result<void> publish_locked(Core& core, Inode& inode, std::uint32_t marks) {
   const bool replaces = next.previous_object != kNoObject;
   TRY(prepare_publication(core, inode.number, next, backing, edit));
   next.flags |= marks;
-  TRY(commit_record(core, inode, std::move(next), std::move(edit)));
+  TRY(record_lent(core, inode, std::move(next), std::move(edit)));
   if (replaces && core.on_orphan_object) core.on_orphan_object();
   return {};
 }

@@ -60,6 +60,9 @@ void store_record(Core& core, Inode& inode, InodeRecord&& next);
 // Commits, and makes the copy what the inode is. The caller holds the inode's lock. Errors:
 // those of Catalog::commit(); the inode is as it was then.
 Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit);
+// The same of what is nothing to who only looks: the lock is lent meanwhile (fs/node/inode_mutex.h), and who else uses the
+// inode, and how, may be another afterwards.
+Result<void> record_lent(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit);
 
 // The step to `published`, or a new stamp for a file that is published already. `backing` is
 // its status now. The old object of a rewrite goes to the orphans, and what was said of its bytes (kInodeOnDisk) with it. The file

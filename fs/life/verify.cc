@@ -22,7 +22,7 @@ bool has_checksums(const ObjectRecord& record, const DataStamp& stamp) noexcept 
 }  // namespace
 
 Result<std::optional<Verifier::Subject>> Verifier::find_subject(Inode& inode, ReadWay way) {
-  const std::lock_guard lock(inode.mutex);
+  const auto lock = TRY(lock_to_look(inode));
   const InodeRecord& record = inode.record;
   if (record.state != DataState::kSealed || inode.writers > 0 || record.stamp.size == 0 ||
       inode.damaged_object == record.object)

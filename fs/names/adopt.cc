@@ -38,7 +38,7 @@ Result<void> Namespace::adopt(InodeNumber parent, std::string_view name, const A
   edit.put_inode(number, record);
   edit.put_pool_copy(number, what.copy);
   TRY(core_.catalog.commit(std::move(edit)));
-  directory->record = std::move(directory_next);
+  directory->set_record(std::move(directory_next));
   native_.changed(parent, name, is_directory ? number : 0);
   if (is_directory) return {};
   // It can go like others, whether or not somebody looks it up who wants it.

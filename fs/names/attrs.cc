@@ -125,6 +125,14 @@ Result<bool> has_privileges(Core& core, const Inode& inode) {
   return TRY(core.catalog.find_xattr(inode.number, kCapabilityXattr)).has_value();
 }
 
+// Of a directory: names may be on their way into it, and wait for a disk.
+AttributesReply Attributes::shown(const Inode& directory) {
+  const std::lock_guard lock(directory.shown_mutex);
+  return {.attributes = merge_attributes(directory.number, directory.record, nullptr),
+          .birth = to_timespec(directory.record.btime),
+          .timeout_s = attribute_timeout(directory)};
+}
+
 Result<AttributesReply> Attributes::reply_of(const InodePtr& inode, const Caller* user) {
   std::optional<struct stat> backing;
   if (inode->is_file()) {
@@ -135,7 +143,8 @@ Result<AttributesReply> Attributes::reply_of(const InodePtr& inode, const Caller
                   checked.error().what);
     backing = *checked;
   }
-  const std::lock_guard lock(inode->mutex);
+  if (inode->type == S_IFDIR) return shown(*inode);
+  const auto lock = TRY(lock_to_look(*inode));
   if (user != nullptr && inode->is_going()) return fail(ESTALE, "about to go");
   if (user != nullptr && backing) core_.budget.answered(*inode, *backing, user->uid);
   return AttributesReply{.attributes = merge_attributes(inode->number, inode->record,
@@ -400,6 +409,16 @@ Result<void> Attributes::set_told(Inode& inode, std::string_view value, int flag
   return store_xattr(inode, kToldXattr, value, flags, std::move(edit));
 }
 
+// Of a directory without waiting for what is on its way into it.
+Result<InodeRecord> Attributes::look_at_record(Inode& inode) {
+  if (inode.type == S_IFDIR) {
+    const std::lock_guard lock(inode.shown_mutex);
+    return inode.record;
+  }
+  const auto lock = TRY(lock_to_look(inode));
+  return inode.record;
+}
+
 Result<std::string> Attributes::get_xattr(InodeNumber number, std::string_view name) {
   if (!is_supported(name)) return fail(EOPNOTSUPP, "xattr namespace");
   const InodePtr inode = TRY(core_.table.get(number));
@@ -408,11 +427,7 @@ Result<std::string> Attributes::get_xattr(InodeNumber number, std::string_view n
   if (name.starts_with(kOwnXattrs) && name != kToldXattr && name != kDirectIoXattr &&
       name != kPoolWritesXattr && !is_policy && !is_term(name))
     return known_xattr(core_.catalog, number, name);
-  InodeRecord record;
-  {
-    const std::lock_guard lock(inode->mutex);
-    record = inode->record;
-  }
+  const InodeRecord record = TRY(look_at_record(*inode));
   if ((record.flags & kInodeHasXattr) != 0) {
     std::optional<std::string> value = TRY(core_.catalog.find_xattr(number, name));
     if (value) return *std::move(value);
@@ -438,10 +453,7 @@ Result<std::string> Attributes::policy_in_force(InodeNumber number, const InodeR
 
 Result<std::string> Attributes::list_xattrs(InodeNumber number, const Caller& caller) {
   const InodePtr inode = TRY(core_.table.get(number));
-  {
-    const std::lock_guard lock(inode->mutex);
-    if ((inode->record.flags & kInodeHasXattr) == 0) return std::string{};
-  }
+  if ((TRY(look_at_record(*inode)).flags & kInodeHasXattr) == 0) return std::string{};
   const std::vector<std::string> names = TRY(core_.catalog.list_xattrs(number));
   std::string out;
   std::optional<bool> trusted;

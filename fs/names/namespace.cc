@@ -44,8 +44,14 @@ Result<Entry> Namespace::entry_of(const InodePtr& inode, const Caller* user) {
   Entry entry;
   entry.inode = inode->number;
   bool is_leased = false;
-  {
-    const std::lock_guard lock(inode->mutex);
+  if (inode->type == S_IFDIR) {
+    // Names may be on their way into it, and wait for a disk.
+    const std::lock_guard shown(inode->shown_mutex);
+    entry.generation = inode->record.generation;
+    entry.attributes = merge_attributes(inode->number, inode->record, nullptr);
+    entry.attribute_timeout_s = attribute_timeout(*inode);
+  } else {
+    const auto lock = TRY(lock_to_look(*inode));
     if (inode->is_going()) return fail(ENOENT, "about to go");
     if (user != nullptr && backing)
       is_leased = core_.budget.answered(*inode, *backing, user->uid);
@@ -58,6 +64,7 @@ Result<Entry> Namespace::entry_of(const InodePtr& inode, const Caller* user) {
   if (inode->is_file())
     entry.entry_timeout_s =
         is_leased ? std::min(kEntryTimeout, core_.budget.longest_timeout_s()) : kBlockTimeout;
+  stop_refusing();
   core_.table.add_lookup(inode);
   return entry;
 }
@@ -108,8 +115,8 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
               dentry->inode);
     return fail(ENOENT, "no such inode");
   }
-  const std::optional<pid_t> writer =
-      native_.holds(parent) ? writer_under_hash(**inode) : std::nullopt;
+  std::optional<pid_t> writer;
+  if (native_.holds(parent)) writer = TRY(writer_under_hash(**inode));
   if (writer && !is_same_process(caller, *writer)) {
     // It may be whole the next moment.
     if (miss_timeout_s != nullptr) *miss_timeout_s = 0;
@@ -119,6 +126,7 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
   }
   const bool wanted = (*inode)->is_file() && !core_.knowledge.is_crawling(caller.pid);
   Result<Entry> entry = entry_of(*inode, wanted ? &caller : nullptr);
+  if (!entry.ok() && entry.error().code == kMustWait) return entry;
   // What the kernel remembered of it would answer others, too, and they get a lease.
   if (entry.ok() && (*inode)->is_file() && !wanted)
     entry->entry_timeout_s = entry->attribute_timeout_s = 0;
@@ -165,19 +173,17 @@ Result<void> Namespace::finish_drop(InodeNumber parent, std::string_view name) {
 // A directory without a block: what is looked up in it belongs to the store that makes it.
 bool Namespace::stands_for_a_block(InodeNumber directory) {
   const InodePtr inode = core_.table.find(directory);
-  if (inode == nullptr) return false;
-  const std::lock_guard lock(inode->mutex);
-  return inode->absent != 0;
+  return inode != nullptr && inode->absent.load() != 0;
 }
 
 // Lookups of a block have ended at the first directory of its path that was not there; each that is made
 // hands that on to what is first made in it. The caller holds both locks.
 void Namespace::hand_absence_on(Inode& directory, const Made& made, const NameLook& seen) {
   if (seen.fan_out) {
-    made.inode->absent = std::exchange(directory.absent, 0);
-    if (made.inode->absent == 0) made.inode->absent = seen.fan_out->number;
-  } else if (made.block && directory.absent != 0) {
-    core_.knowledge.became(std::exchange(directory.absent, 0), made.block->number);
+    const std::uint64_t absent = directory.absent.exchange(0);
+    made.inode->absent.store(absent != 0 ? absent : seen.fan_out->number);
+  } else if (made.block && directory.absent.load() != 0) {
+    core_.knowledge.became(directory.absent.exchange(0), made.block->number);
   }
 }
 
@@ -231,7 +237,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   const auto undo = [&](const Error& error) {
     if (S_ISREG(what.mode)) {
       // Nothing refers to it; if this fails too, the next start or fsck finds it.
-      static_cast<void>(core_.devices->at(made.copy.device).remove(record.object).ok());
+      static_cast<void>(core_.devices->remove_copy(made.copy.device, record.object).ok());
     }
     return error;
   };
@@ -273,7 +279,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   if (const Result<void> committed = core_.catalog.commit(std::move(edit)); !committed.ok())
     return undo(committed.error());
   if (!nameless) {
-    directory->record = std::move(directory_next);
+    directory->set_record(std::move(directory_next));
     native_.changed(parent, name, S_ISDIR(what.mode) ? number : 0);
   }
   count_unsealed(core_, DataState::kNone, record.state);
@@ -326,7 +332,7 @@ Result<Entry> Namespace::make_symlink(InodeNumber parent, std::string_view name,
 
 Result<std::string> Namespace::read_link(InodeNumber number) {
   const InodePtr inode = TRY(core_.table.get(number));
-  const std::lock_guard lock(inode->mutex);
+  const auto lock = TRY(lock_to_look(*inode));
   if (!S_ISLNK(inode->record.mode)) return fail(EINVAL, "not a symlink");
   return inode->record.target;
 }
@@ -340,9 +346,9 @@ Result<void> Namespace::list(InodeNumber directory, std::uint64_t after, bool pl
   std::uint64_t end = 0;
   {
     const InodePtr inode = TRY(core_.table.get(directory));
-    const std::lock_guard lock(inode->mutex);
-    if (after < kDotCookie) inode->listing_end = core_.catalog.coming_id();
-    end = inode->listing_end != 0 ? inode->listing_end : UINT64_MAX;
+    if (after < kDotCookie) inode->listing_end.store(core_.catalog.coming_id());
+    const std::uint64_t set = inode->listing_end.load();
+    end = set != 0 ? set : UINT64_MAX;
   }
   if (after < kDotCookie) {
     if (!visit(

@@ -57,11 +57,12 @@ void NativeMap::note_second(Counters& counters, std::string_view hash, std::uint
       hash, first_size, second_size);
 }
 
-std::optional<pid_t> writer_under_hash(Inode& inode) {
-  const std::lock_guard lock(inode.mutex);
+Result<std::optional<pid_t>> writer_under_hash(Inode& inode) {
+  const auto lock = TRY(lock_to_look(inode));
   const bool unfinished =
       (inode.record.flags & kInodeFirstWriter) != 0 && !is_final(inode.record);
-  return unfinished ? std::optional(inode.creator) : std::nullopt;
+  if (!unfinished) return std::optional<pid_t>{};
+  return std::optional(inode.creator);
 }
 
 }  // namespace kvcachefs

@@ -61,6 +61,7 @@ class NativeMap {
   return (record.flags & kInodeFirstWriter) != 0 && record.state != DataState::kUnpublished;
 }
 // The thread that is writing the file under its hash; nullopt: nobody is. Takes the inode's lock.
-[[nodiscard]] std::optional<pid_t> writer_under_hash(Inode& inode);
+// Error: kMustWait.
+[[nodiscard]] Result<std::optional<pid_t>> writer_under_hash(Inode& inode);
 
 }  // namespace kvcachefs

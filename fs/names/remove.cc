@@ -62,7 +62,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
     InodeRecord directory_next = touched(directory->record, now, 0);
     edit.put_inode(new_parent, directory_next);
     TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
-    directory->record = std::move(directory_next);
+    directory->set_record(std::move(directory_next));
     note_tenant(*inode, seen.tenant);
   }
   if (replaced_object && core_.on_orphan_object) core_.on_orphan_object();
@@ -116,7 +116,7 @@ Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, b
     InodeRecord holder_next = touched(holder->record, now, directory ? -1 : 0);
     edit.put_inode(parent, holder_next);
     TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
-    holder->record = std::move(holder_next);
+    holder->set_record(std::move(holder_next));
     core_.knowledge.removed(block);
     if (is_directory) core_.knowledge.tenants().remove(inode->number);
     native_.changed(parent, name, 0);

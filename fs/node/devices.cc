@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "fs/node/bad_medium.h"
+#include "fs/node/timed_call.h"
 
 namespace kvcachefs {
 
@@ -48,12 +49,40 @@ Result<std::unique_ptr<Devices>> Devices::create(Catalog& catalog,
   return devices;
 }
 
+Result<UniqueFd> Devices::create_on(std::size_t which, ObjectId object, bool patiently) {
+  Tier& tier = *tiers_[which];
+  const std::uint32_t index = index_of_tier_[which];
+  const auto create = [this, &tier, index, object] {
+    const StallWatch::Wait wait(stalls_, index);
+    return tier.create(object);
+  };
+  if (patiently) return create();
+  return call_within<UniqueFd>(threads_, index, std::chrono::nanoseconds{StallWatch::kStalled},
+                               create, [&tier, object](Result<UniqueFd> late) {
+                                 // Another device has the object by now.
+                                 if (late.ok()) static_cast<void>(tier.remove(object).ok());
+                               });
+}
+
+Result<void> Devices::remove_copy(std::uint32_t index, ObjectId object) {
+  Tier& tier = *by_index_[index];
+  const auto remove = [this, &tier, index, object] {
+    const StallWatch::Wait wait(stalls_, index);
+    return tier.remove(object);
+  };
+  if (tiers_.size() == 1) return remove();
+  if (stalled(index) > 0) return fail(ETIMEDOUT, "the disk takes no writes");
+  return call_within<void>(threads_, index, std::chrono::nanoseconds{StallWatch::kStalled},
+                           remove, [](const Result<void>&) {});
+}
+
 Result<NewCopy> Devices::create_copy(ObjectId object) {
   const auto first = turn_.fetch_add(1, std::memory_order_relaxed);
   Error last = fail(ENOSPC, "the budget is used, and nothing can be evicted");
   // Each is looked at once: between two looks it may become tight, or stop to be, and would be in neither place.
   std::vector<std::size_t> roomy;
   std::vector<std::size_t> tight;
+  std::vector<std::size_t> stalled;
   std::vector<std::size_t> ill;
   bool any_well = false;
   for (std::size_t i = 0; i < tiers_.size(); ++i) {
@@ -64,6 +93,8 @@ Result<NewCopy> Devices::create_copy(ObjectId object) {
     if (is_full && is_full(index)) continue;
     if (!is_well) {
       ill.push_back(which);
+    } else if (tiers_.size() > 1 && this->stalled(index) > 0) {
+      stalled.push_back(which);
     } else {
       (is_tight && is_tight(index) ? tight : roomy).push_back(which);
     }
@@ -72,10 +103,13 @@ Result<NewCopy> Devices::create_copy(ObjectId object) {
   order.insert(order.end(), tight.begin(), tight.end());
   // None is well: the error is theirs, if it is still there.
   if (!any_well) order = std::move(ill);
-  for (const std::size_t which : order) {
-    Result<UniqueFd> fd = tiers_[which]->create(object);
+  order.insert(order.end(), stalled.begin(), stalled.end());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::size_t which = order[i];
+    Result<UniqueFd> fd = create_on(which, object, i + 1 == order.size());
     if (fd.ok()) return NewCopy{.device = index_of_tier_[which], .fd = std::move(*fd)};
     last = fd.error();
+    if (last.code == ETIMEDOUT || last.code == EAGAIN) continue;
     failed(index_of_tier_[which], last.code);
     if (last.code != ENOSPC && last.code != EDQUOT && !is_device_failure(last.code)) break;
   }

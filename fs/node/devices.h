@@ -8,7 +8,9 @@
 #include <memory>
 #include <vector>
 
+#include "backend/base/fair_pool.h"
 #include "backend/base/result.h"
+#include "backend/base/stall_watch.h"
 #include "backend/tier.h"
 #include "fs/node/device_state.h"
 #include "fs/node/inode.h"
@@ -32,8 +34,18 @@ class Devices {
                                                  std::vector<std::unique_ptr<Tier>> tiers);
 
   // Makes the object's backing file, on the devices in turn; those that are short of room come last,
-  // and those that are full or not well are passed over. Errors: those of Tier::create().
+  // and those that are full or not well are passed over. Where there are several, one that does not make it within a second
+  // (StallWatch::kStalled) is left to it, and the next one is asked; the last that there is is waited for. Errors: those of
+  // Tier::create().
   Result<NewCopy> create_copy(ObjectId object);
+  // Tier::remove() of an object's copy; where there are several devices it gives up after a second: ETIMEDOUT, it may still
+  // be removed.
+  Result<void> remove_copy(std::uint32_t index, ObjectId object);
+  // For how long a device has taken no write, if that is a second or more, in nanoseconds; else 0.
+  [[nodiscard]] std::int64_t stalled(std::uint32_t index) const noexcept {
+    return stalls_.stalled(index);
+  }
+  [[nodiscard]] bool any_stalled() const noexcept { return stalls_.any(); }
   // Whether the catalog's table has that index: a damaged record may hold any.
   [[nodiscard]] bool has(std::uint32_t index) const noexcept {
     return index < by_index_.size();
@@ -82,6 +94,9 @@ class Devices {
   Devices(Catalog& catalog, std::vector<std::unique_ptr<Tier>> tiers)
       : catalog_(catalog), tiers_(std::move(tiers)) {}
 
+  // Of tiers_[which]. `patiently`: however long it takes; else ETIMEDOUT after a second.
+  Result<UniqueFd> create_on(std::size_t which, ObjectId object, bool patiently);
+
   Catalog& catalog_;
   std::vector<std::unique_ptr<Tier>> tiers_;
   std::vector<Tier*> by_index_;
@@ -89,6 +104,9 @@ class Devices {
   std::atomic<std::uint32_t> turn_{0};
   std::vector<std::atomic<DeviceState>> states_;  // by index
   std::atomic<std::uint32_t> lost_{0};            // devices
+  StallWatch stalls_;                             // by index
+  // Last, as its end waits for them: calls that may not come back for long, of a device each of its own party.
+  FairPool threads_{"kv-disk", {.each = 16, .most = 128, .queue = 4096}};
 };
 
 }  // namespace kvcachefs

@@ -4,8 +4,8 @@
 // Everything but the first three is guarded by `mutex`, "the inode's lock". `record` is
 // always what the catalog holds: a change is made on a copy, committed, and then stored here,
 // all under the lock, so that the commits of one inode are in order. The lock is held across
-// calls into the local database that do not wait for a disk, and never across a sync, a read of
-// file data, or a reply.
+// calls into the local database, which wait for a disk only while that takes no writes, and never
+// across a sync, a read of file data, or a reply.
 //
 // Life: a shared_ptr keeps it. The inode table hands it out, one object per number at a time;
 // when the last reference goes and no name is left, the reaper is told.
@@ -22,6 +22,9 @@
 #include <optional>
 #include <utility>
 
+#include "backend/base/must_wait.h"
+#include "backend/base/result.h"
+#include "fs/node/inode_mutex.h"
 #include "metadata/record.h"
 
 namespace kvcachefs {
@@ -54,8 +57,15 @@ struct Inode {
   // is taken for that one until the kernel looks again, or it was evicted. By its number there is no such
   // inode, only its open files go on. Its bytes go with these. Set once, under the lock.
   std::atomic<bool> disowned{false};
-  std::mutex mutex;
+  InodeMutex mutex;
+  // A leaf: who gives `record` another value holds both, so that what is only shown of a directory waits for no commit in it.
+  mutable std::mutex shown_mutex;
   InodeRecord record;
+  // Returns what it was. The caller holds `mutex`.
+  InodeRecord set_record(InodeRecord&& next) {
+    const std::lock_guard shown(shown_mutex);
+    return std::exchange(record, std::move(next));
+  }
 
   // Where the object's backing file is: index into the catalog's device table; known after the
   // first look.
@@ -85,7 +95,7 @@ struct Inode {
   std::uint32_t recent_place = 0;
   // Directories: cookies from this one on were given after the last listing began, and are not
   // part of it; 0: none has begun since it came into memory.
-  std::uint64_t listing_end = 0;
+  std::atomic<std::uint64_t> listing_end{0};
   // Directories: the path, from the last time somebody asked. Under a lock of its own, a leaf: a
   // lookup must not wait for a commit in the directory.
   std::mutex place_mutex;
@@ -130,7 +140,7 @@ struct Inode {
   int write_errno = EIO;
   // Of a directory that was made with nothing in it: what lookups that ended at its absence were taken for
   // (Knowledge::became()), until its first block is made. 0: nothing.
-  std::uint64_t absent = 0;
+  std::atomic<std::uint64_t> absent{0};
   // An object whose bytes are not the sealed ones: nobody opens it any more.
   ObjectId damaged_object = kNoObject;
   // The backing id of `record.object`, 0: none is registered. One per object: the kernel
@@ -139,6 +149,15 @@ struct Inode {
   // The object that `backing_id` stands for.
   ObjectId backing_object = kNoObject;
 };
+
+// The inode's lock, of a call that only looks. Error: kMustWait, it is not free, and this thread refuses to wait.
+[[nodiscard]] inline Result<std::unique_lock<InodeMutex>> lock_to_look(Inode& inode) {
+  if (!inode.mutex.try_lock_to_look()) {
+    if (refuses_to_wait()) return fail(kMustWait, "a change of the inode is under way");
+    inode.mutex.lock_to_look();
+  }
+  return std::unique_lock(inode.mutex, std::adopt_lock);
+}
 
 using InodePtr = std::shared_ptr<Inode>;
 

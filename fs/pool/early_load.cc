@@ -52,7 +52,7 @@ EarlyLoad::~EarlyLoad() {
   if (!local_) return;
   count_.fetch_sub(1);
   core_.budget.usage().reaped(object_, object_);
-  if (const Result<void> removed = core_.devices->at(local_->device).remove(object_);
+  if (const Result<void> removed = core_.devices->remove_copy(local_->device, object_);
       !removed.ok())
     log_warn("pool: a backing file was not removed object={} errno={}", object_,
              removed.error().code);

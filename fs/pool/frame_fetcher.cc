@@ -287,7 +287,7 @@ void FrameFetcher::give_up(Driven& driven, const Error& error) {
 
 // Those who have it open keep what is here.
 void FrameFetcher::remove(std::uint32_t device, ObjectId object) {
-  if (const Result<void> removed = core_.devices->at(device).remove(object); !removed.ok())
+  if (const Result<void> removed = core_.devices->remove_copy(device, object); !removed.ok())
     log_warn("pool: a backing file was not removed object={} errno={}", object,
              removed.error().code);
 }

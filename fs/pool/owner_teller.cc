@@ -103,7 +103,7 @@ Result<InodePtr> OwnerTeller::inode_of(const std::string& path, std::uint64_t fi
 // It was told. False: another has been given meanwhile, by who had the inode's lock.
 Result<bool> OwnerTeller::forget(const std::string& path, const OwnerChange& change,
                                  const InodePtr& inode) {
-  std::unique_lock<std::mutex> lock;
+  std::unique_lock<InodeMutex> lock;
   if (inode != nullptr) lock = std::unique_lock(inode->mutex);
   if (TRY(core_.catalog.find_owner_change(path)) != change) return false;
   Edit edit;

@@ -369,7 +369,7 @@ Result<void> PoolFiles::fetch_once(const InodePtr& inode, PoolPace pace) {
   if (settled.ok()) return settled;
   const Error error = settled.error();
   core_.budget.usage().reaped(inode->number, load.object);
-  static_cast<void>(core_.devices->at(device).remove(load.object).ok());
+  static_cast<void>(core_.devices->remove_copy(device, load.object).ok());
   return miss_of(inode, standing, error);
 }
 

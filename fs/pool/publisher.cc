@@ -652,7 +652,7 @@ void Publisher::note_owner(const Candidate& file, const Published& published, Ed
 // It is not to be published. A rename or a seal that came in between asks for it anew: both have the inode's lock.
 Result<Publisher::Outcome> Publisher::forget(InodeNumber number, const Seen& seen,
                                              bool is_obstructed) {
-  std::unique_lock<std::mutex> lock;
+  std::unique_lock<InodeMutex> lock;
   if (seen.inode != nullptr) {
     lock = std::unique_lock(seen.inode->mutex);
     if (!(TRY(see_locked(seen.inode)) == seen)) return Outcome::kLater;

@@ -58,10 +58,10 @@ TEST_P(SharedVolumes, WhatOneStoresAllFind) {
   EXPECT_EQ(3'000'001, found.st_size);
   EXPECT_EQ(DataState::kRemote, b_->state_of(must(b_->resolve("d/f"))));
   const InodeNumber there = must(b_->resolve("d/f"));
-  EXPECT_EQ(OpenCost::kWaitsForPool, (*b_)->open_cost(there, O_RDONLY));
+  EXPECT_EQ(OpenCost::kWaitsForPool, must((*b_)->open_cost(there, O_RDONLY)));
   // TestVolume reads a MiB.
   EXPECT_EQ(("f" + bytes).substr(0, 1 << 20), b_.read("d/f"));
-  EXPECT_EQ(OpenCost::kQuick, (*b_)->open_cost(there, O_RDONLY));
+  EXPECT_EQ(OpenCost::kQuick, must((*b_)->open_cost(there, O_RDONLY)));
   EXPECT_EQ(there, must(b_->resolve("d/f")));
   EXPECT_TRUE(TestVolume::wait_for([&] { return b_->state_of(there) == DataState::kSealed; }));
   EXPECT_TRUE(TestVolume::wait_for([&] {

@@ -55,6 +55,8 @@ struct Faults {
   std::function<void(Table table, std::string_view key)> on_read;
   // The same of who writes to it.
   std::function<void()> on_write;
+  // Called by who makes or removes a backing file, with the path of its device; set before start().
+  std::function<void(const std::string& device)> on_device_write;
   std::atomic<bool> no_store_sync{false};  // a sync of the database fails
   std::atomic<int> checks{0};              // of devices
   // What creates and checks on a device fail with, by its path.
@@ -163,6 +165,7 @@ class FaultyTier : public Tier {
     if (faults_->dead) return fail(EIO, "dead");
     if (faults_->no_space) return fail(ENOSPC, "full");
     if (const int error = faults_->how_ill(info().path)) return fail(error, "ill");
+    if (faults_->on_device_write) faults_->on_device_write(info().path);
     return below_->create(object);
   }
   Result<UniqueFd> open(std::uint64_t object, int flags) override {
@@ -178,6 +181,7 @@ class FaultyTier : public Tier {
   Result<void> remove(std::uint64_t object) override {
     if (faults_->dead || faults_->unremovable.count(object) > 0) return fail(EIO, "dead");
     if (faults_->no_removal) return faults_->failure(EIO);
+    if (faults_->on_device_write) faults_->on_device_write(info().path);
     return below_->remove(object);
   }
   Result<void> quarantine(std::uint64_t object) override {

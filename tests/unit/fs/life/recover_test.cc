@@ -434,9 +434,9 @@ TEST(Recovery, WhatIsToBeKeptIsThereAfterAMachineCrash) {
   volume.write(*again.file, "ne");
   const Created open = volume.create(d, "open");
   volume.write(*open.opened.file, "half");
-  EXPECT_EQ(FlushCost::kWaitsForDisk, volume->flush_cost(*open.opened.file));
+  EXPECT_EQ(FlushCost::kWaitsForDisk, must(volume->flush_cost(*open.opened.file)));
   const Created quick = volume.create(kRootInode, "quick");
-  EXPECT_EQ(FlushCost::kQuick, volume->flush_cost(*quick.opened.file));
+  EXPECT_EQ(FlushCost::kQuick, must(volume->flush_cost(*quick.opened.file)));
   volume.crash_machine();
   EXPECT_EQ("bytes", must(volume.read_path("d/closed")));
   EXPECT_EQ("after", must(volume.read_path("d/rewritten")));
@@ -465,10 +465,10 @@ TEST(Recovery, TheCloseOfWhatIsToldToBeKeptWhileItIsOpenWaitsToo) {
   TestVolume volume;
   const InodeNumber d = make_kept_directory(volume, "d");
   const Created moved = volume.create(kRootInode, "moved");
-  EXPECT_EQ(FlushCost::kQuick, volume->flush_cost(*moved.opened.file));
+  EXPECT_EQ(FlushCost::kQuick, must(volume->flush_cost(*moved.opened.file)));
   EXPECT_OK(volume->rename(kRootInode, "moved", d, "moved", 0, TestVolume::kRoot));
   volume.write(*moved.opened.file, "its bytes");
-  EXPECT_EQ(FlushCost::kWaitsForDisk, volume->flush_cost(*moved.opened.file));
+  EXPECT_EQ(FlushCost::kWaitsForDisk, must(volume->flush_cost(*moved.opened.file)));
   volume.close(*moved.opened.file);
   const Created told = volume.create(kRootInode, "told");
   must(volume->set_xattr(told.entry.inode, "user.kvcachefs.policy", "keep", 0,

@@ -81,7 +81,7 @@ TEST_F(Verify, ADamagedFileIsAMissSetAsideAndCounted) {
     TestVolume volume;
     const InodeNumber inode = damaged_file(volume, static_cast<off_t>(offset));
     const std::string backing = volume.backing_path_of(inode);
-    EXPECT_EQ(OpenCost::kWaitsForDisk, volume->open_cost(inode, kRead));
+    EXPECT_EQ(OpenCost::kWaitsForDisk, must(volume->open_cost(inode, kRead)));
     EXPECT_ERROR(ESTALE, open(volume, inode));
     EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "f"));
     EXPECT_TRUE(volume.notifications().has_entry(kRootInode, "f"));
@@ -111,7 +111,7 @@ TEST_F(Verify, AWholeFileIsVerifiedOnceAndServed) {
 TEST_F(Verify, WhatIsInThePageCacheIsNotReadAgain) {
   TestVolume volume;
   const InodeNumber inode = sealed_file(volume);
-  EXPECT_EQ(OpenCost::kQuick, volume->open_cost(inode, O_RDONLY));
+  EXPECT_EQ(OpenCost::kQuick, must(volume->open_cost(inode, O_RDONLY)));
   open_and_close(volume, inode, O_RDONLY);
   EXPECT_EQ(0u, volume->counts().verified_opens);
 }
@@ -125,7 +125,7 @@ TEST_F(Verify, OnlyAsAskedFor) {
                                   .verify = mode,
                                   .scrub_bytes_per_second = 0}});
     const InodeNumber inode = damaged_file(volume);
-    EXPECT_EQ(OpenCost::kQuick, volume->open_cost(inode, kRead));
+    EXPECT_EQ(OpenCost::kQuick, must(volume->open_cost(inode, kRead)));
     open_and_close(volume, inode);
     EXPECT_EQ(0u, volume->counts().damaged);
   }
@@ -141,7 +141,7 @@ TEST_F(Verify, AWriterIsNotGivenDamagedBytesToSealAnew) {
 TEST_F(Verify, WhoThrowsTheBytesAwayNeedNotHaveThemVerified) {
   TestVolume volume;
   const InodeNumber inode = damaged_file(volume);
-  EXPECT_EQ(OpenCost::kQuick, volume->open_cost(inode, O_WRONLY | O_TRUNC | O_DIRECT));
+  EXPECT_EQ(OpenCost::kChanges, must(volume->open_cost(inode, O_WRONLY | O_TRUNC | O_DIRECT)));
   volume.rewrite(inode, "new");
   EXPECT_EQ("new", must(volume.read(inode)));
 }

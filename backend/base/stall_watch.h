@@ -1,0 +1,51 @@
+// Who waits for a disk that takes no writes, and since when: a frozen filesystem, a controller that is being reset. Such a disk
+// gives no error, and whoever writes to it waits in the kernel, where nothing can end the wait.
+//
+// Any thread; no locks, no I/O. At most kMostWaits writes are seen at a time, further ones are not.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace kvcachefs {
+
+class StallWatch {
+ public:
+  // A write that has been under way for so long is one to a disk that takes none: longer than a busy one takes for
+  // bytes that go to memory.
+  static constexpr std::int64_t kStalled = 1'000'000'000;  // ns
+  // After this it is said to people.
+  static constexpr std::int64_t kTold = 2'000'000'000;  // ns
+  static constexpr std::size_t kMostWaits = 256;
+
+  // A write that is under way, from its making to its end. Disks are told apart by a number that their owner gives.
+  class Wait {
+   public:
+    Wait(StallWatch& watch, std::uint32_t disk) noexcept;
+    ~Wait();
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+
+   private:
+    StallWatch& watch_;
+    std::size_t slot_;  // kMostWaits: none was free
+  };
+
+  // For how long the oldest write to it has been under way, if that is kStalled or more, in nanoseconds; else 0.
+  [[nodiscard]] std::int64_t stalled(std::uint32_t disk) const noexcept;
+  [[nodiscard]] bool any() const noexcept;
+
+ private:
+  struct Slot {
+    std::atomic<std::int64_t> since{0};  // monotonic ns; 0: free
+    std::atomic<std::uint32_t> disk{0};
+  };
+  template <class Visit>
+  void each_stalled(Visit visit) const noexcept;
+
+  std::array<Slot, kMostWaits> slots_;
+};
+
+}  // namespace kvcachefs

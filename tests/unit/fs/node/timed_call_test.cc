@@ -1,0 +1,60 @@
+// Calls that may not come back.
+#include "fs/node/timed_call.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+
+namespace kvcachefs::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(TimedCall, GivesWhatTheCallGives) {
+  FairPool threads("timed", {.each = 1, .most = 1, .queue = 4});
+  const auto never = [](Result<int>) { ADD_FAILURE(); };
+  const Result<int> done = call_within<int>(
+      threads, 1, seconds{60}, [] { return Result<int>(5); }, never);
+  ASSERT_TRUE(done.ok());
+  EXPECT_EQ(5, *done);
+  const Result<int> failed = call_within<int>(
+      threads, 1, seconds{60}, []() -> Result<int> { return fail(EIO, "disk"); }, never);
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(EIO, failed.error().code);
+}
+
+TEST(TimedCall, GoesOnWithoutOneThatDoesNotComeBack) {
+  std::promise<void> opens;
+  std::shared_future<void> gate = opens.get_future().share();
+  std::promise<int> late;
+  std::atomic<int> calls{0};
+  FairPool threads("timed", {.each = 1, .most = 1, .queue = 1});
+  const auto stuck = [&]() -> Result<int> {
+    calls.fetch_add(1);
+    gate.wait();
+    return 7;
+  };
+  const Result<int> first =
+      call_within<int>(threads, 1, milliseconds{20}, stuck,
+                       [&](Result<int> result) { late.set_value(*result); });
+  ASSERT_FALSE(first.ok());
+  EXPECT_EQ(ETIMEDOUT, first.error().code);
+  // It waits behind the first, and is not made any more when its turn comes.
+  const Result<int> second =
+      call_within<int>(threads, 1, milliseconds{20}, stuck, [](Result<int>) { ADD_FAILURE(); });
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(ETIMEDOUT, second.error().code);
+  const Result<int> third =
+      call_within<int>(threads, 1, milliseconds{20}, stuck, [](Result<int>) { ADD_FAILURE(); });
+  ASSERT_FALSE(third.ok());
+  EXPECT_EQ(EAGAIN, third.error().code);
+  opens.set_value();
+  EXPECT_EQ(7, late.get_future().get());
+  threads.drain();
+  EXPECT_EQ(1, calls.load());
+}
+
+}  // namespace
+}  // namespace kvcachefs::testing
