@@ -510,6 +510,7 @@ Result<void> Volume::flush(OpenFile& file, const Caller& caller) {
   return parts_->files.flush(file, caller);
 }
 void Volume::release(OpenFile& file) { parts_->files.release(file); }
+bool Volume::release_at_once(OpenFile& file) { return parts_->files.release_at_once(file); }
 Result<void> Volume::fsync(OpenFile& file, bool data_only, const Caller& caller) {
   return parts_->files.fsync(file, data_only, caller);
 }

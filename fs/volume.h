@@ -329,6 +329,9 @@ class Volume {
   // (see flush_cost).
   Result<void> flush(OpenFile& file, const Caller& caller);
   void release(OpenFile& file);  // `file` is gone after it
+  // The same of a file that was open for reading alone. False: this thread refuses to wait, and would have to, or the
+  // file was open for writing; nothing was done.
+  [[nodiscard]] bool release_at_once(OpenFile& file);
   // Whoever asks for it needs the file again (policy `keep`), but an NFS server, which does so for each file. *slow*
   Result<void> fsync(OpenFile& file, bool data_only, const Caller& caller = {});
   Result<void> fsync_directory(InodeNumber directory);  // *slow*

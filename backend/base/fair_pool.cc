@@ -11,6 +11,7 @@ namespace kvcachefs {
 FairPool::FairPool(const std::string& name, const Limits& limits)
     : name_(name.substr(0, 15)), limits_(limits) {
   threads_.reserve(limits.most);
+  has_cpus_ = ::sched_getaffinity(0, sizeof cpus_, &cpus_) == 0;
   // The first is there from the start: later ones may not be to be had.
   const std::lock_guard lock(mutex_);
   ++resting_;
@@ -99,6 +100,8 @@ std::size_t FairPool::threads() const {
 }
 
 void FairPool::run() {
+  // Whoever needed this thread may be bound to one CPU.
+  if (has_cpus_) ::sched_setaffinity(0, sizeof cpus_, &cpus_);
   std::unique_lock lock(mutex_);
   for (;; ++resting_) {
     std::uint64_t number = 0;

@@ -4,10 +4,12 @@
 //
 //     post(party, task) ──► the party's queue ──► turn: at most `each` at once, fewer when many parties have work
 //
-// Threads are made when they are needed and live as long as the pool: work may answer FUSE
+// Threads are made when they are needed, run on the CPUs that the pool's maker may run on, and live as long as the pool: work may answer FUSE
 // requests, and an answer from a thread that ends loses its ring entry. Any thread may call any
 // method, a worker may post; tasks must not throw.
 #pragma once
+
+#include <sched.h>
 
 #include <condition_variable>
 #include <cstddef>
@@ -63,6 +65,9 @@ class FairPool {
 
   const std::string name_;
   const Limits limits_;
+  cpu_set_t cpus_{};
+  bool has_cpus_ =
+      false;  // else they are not known, and threads run where whoever needed them may
   mutable std::mutex mutex_;
   std::condition_variable posted_;
   std::condition_variable idle_;

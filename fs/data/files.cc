@@ -458,16 +458,30 @@ Result<Created> Files::make_tmpfile(InodeNumber parent, mode_t mode, int flags,
       flags, caller.pid);
 }
 
-void Files::release(OpenFile& file) {
-  std::unique_ptr<OpenFile> last;
-  {
-    const std::lock_guard lock(open_mutex_);
-    const auto at = open_.find(&file);
-    if (at == open_.end()) return;
-    last = std::move(at->second);
-    open_.erase(at);
-  }
+std::unique_ptr<OpenFile> Files::take_out(OpenFile& file) {
+  const std::lock_guard lock(open_mutex_);
+  const auto at = open_.find(&file);
+  if (at == open_.end()) return nullptr;
+  std::unique_ptr<OpenFile> last = std::move(at->second);
+  open_.erase(at);
   core_.counters.open_files.fetch_sub(1, std::memory_order_relaxed);
+  return last;
+}
+
+bool Files::release_at_once(OpenFile& file) {
+  if (file.writable()) return false;
+  std::unique_ptr<OpenFile> last;  // its end may be the inode's, and comes after the lock
+  const InodePtr inode = file.inode;
+  const auto lock = lock_to_look(*inode);
+  if (!lock.ok()) return false;
+  last = take_out(file);
+  if (last != nullptr) count_closed(*last);
+  return true;
+}
+
+void Files::release(OpenFile& file) {
+  const std::unique_ptr<OpenFile> last = take_out(file);
+  if (last == nullptr) return;
   Inode& inode = *last->inode;
   bool seal = false;
   bool drop_pages = false;

@@ -31,6 +31,7 @@ class Files {
   [[nodiscard]] Result<FlushCost> flush_cost(const OpenFile& file, bool waits_for_room);
   void wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called);
   void release(OpenFile& file);
+  bool release_at_once(OpenFile& file);
   Result<void> fsync(OpenFile& file, bool data_only, const Caller& caller);
   Result<void> fallocate(OpenFile& file, int mode, std::uint64_t offset, std::uint64_t length,
                          const Caller& caller);
@@ -63,6 +64,8 @@ class Files {
   void release_all();
 
  private:
+  // Of the table of open files. Null: it is not there.
+  std::unique_ptr<OpenFile> take_out(OpenFile& file);
   Result<struct stat> check_stands(Inode& inode);
   // Errors: EINVAL (O_DIRECT where it is refused).
   Result<void> check_direct_io(InodeNumber directory, int flags);

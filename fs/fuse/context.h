@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "backend/base/fair_pool.h"
+#include "fs/fuse/change_pools.h"
 #include "fs/fuse/libfuse.h"
 #include "fs/stats.h"
 #include "fs/volume.h"
@@ -26,7 +27,7 @@ struct OperationContext {
   // Requests come by rings, with one thread for all that a CPU's callers ask; settled at INIT.
   std::atomic<bool> is_ring{false};
   // Runs the calls that change something, of a ring. They are parked as slow calls are.
-  FairPool* change_calls = nullptr;
+  ChangePools* change_calls = nullptr;
   // The one thread on which writers wait for room, in turns, so that they take none from
   // slow_calls. What waits there is parked, too, and takes at most three quarters of what may
   // be.

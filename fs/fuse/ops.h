@@ -57,7 +57,7 @@ template <class Work>
 void run_change(Reply reply, Work work) {
   OperationContext& context = reply.context();
   if (!context.is_ring) return work(reply);
-  if (run_parked(reply, *context.change_calls, 4, work)) return;
+  if (run_parked(reply, context.change_calls->of_this_thread(), 4, work)) return;
   if (reply.volume().is_stalled())
     return reply.error(fail(EIO, "too many wait for a disk that takes no writes"));
   work(reply);

@@ -34,8 +34,6 @@ namespace {
 constexpr std::size_t kMostWaiting = 65'536;
 // Of one user enough to overlap the disk waits of many writers; they wait, they do not compute.
 constexpr FairPool::Limits kSlowThreads{.each = 8, .most = 32, .queue = kMostWaiting};
-// Each waits as long as its disk takes no writes: those of one user for one disk must leave some for his calls on another.
-constexpr FairPool::Limits kChangeThreads{.each = 48, .most = 128, .queue = kMostWaiting};
 constexpr FairPool::Limits kRoomThread{.each = 1, .most = 1, .queue = kMostWaiting};
 // They wait for the pool: its client does four lookups and four loads at a time.
 constexpr FairPool::Limits kPoolThreads{.each = 16, .most = 32, .queue = kMostWaiting};
@@ -187,7 +185,7 @@ Result<void> FuseSession::mount(std::string& problem) {
   TRY(create_session(problem));
   slow_calls_ = std::make_unique<FairPool>("kv-slow", kSlowThreads);
   context_->slow_calls = slow_calls_.get();
-  change_calls_ = std::make_unique<FairPool>("kv-change", kChangeThreads);
+  change_calls_ = std::make_unique<ChangePools>();
   context_->change_calls = change_calls_.get();
   room_calls_ = std::make_unique<FairPool>("kv-room", kRoomThread);
   context_->room_calls = room_calls_.get();

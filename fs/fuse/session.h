@@ -25,6 +25,7 @@
 
 #include "backend/base/fair_pool.h"
 #include "backend/base/result.h"
+#include "fs/fuse/change_pools.h"
 #include "fs/node/ports.h"
 #include "fs/stats.h"
 
@@ -140,7 +141,7 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   fuse_session* session_ = nullptr;
   std::unique_ptr<OperationContext> context_;
   std::unique_ptr<FairPool> slow_calls_;
-  std::unique_ptr<FairPool> change_calls_;
+  std::unique_ptr<ChangePools> change_calls_;
   std::unique_ptr<FairPool> room_calls_;
   std::unique_ptr<FairPool> pool_calls_;
   std::unique_ptr<FairPool> lookup_calls_;

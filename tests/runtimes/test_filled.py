@@ -163,6 +163,7 @@ MOONCAKE_BUDGET = 512 * MIB  # It leaves 256 MiB free, wherever it is.
 
 
 @pytest.mark.full
+@pytest.mark.limit(300)  # It offloads once in some seconds; beside two that compute 180 were not enough.
 def test_mooncake_buckets(filling, running, venv_python, tmp_path):
     """The mount keeps its files, because the index is in memory: Mooncake's own eviction goes by what
     statfs says. (With a file for each key it makes no room for itself, on any filesystem.)"""
