@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <vector>
 
@@ -77,6 +78,12 @@ std::vector<InodeNumber> take(std::deque<InodeNumber>& queue, std::size_t most) 
   std::vector<InodeNumber> taken(queue.begin(), end);
   queue.erase(queue.begin(), end);
   return taken;
+}
+
+// Of a disk that takes no writes it is said once, by who watches that.
+void tell_not_removed(ObjectId object, const Error& error) {
+  if (error.code == ETIMEDOUT) return;
+  log_warn("unlink of a backing file failed object={} errno={}", object, error.code);
 }
 
 }  // namespace
@@ -254,8 +261,7 @@ Result<void> Reaper::reap_claimed(const std::vector<InodeNumber>& numbers, bool 
         core_.budget.usage().reaped(copy.inode, copy.object);
         continue;
       }
-      log_warn("unlink of a backing file failed object={} errno={}", copy.object,
-               removed.error().code);
+      tell_not_removed(copy.object, removed.error());
       // It is an object without an inode from here on.
       edit.put_orphan_object(copy.object, copy.device);
       core_.budget.usage().live_nameless(copy.inode, copy.object);
@@ -286,13 +292,12 @@ Result<void> Reaper::reap_objects() {
         edit.remove_orphan_object(orphan.id);
         continue;
       }
-      const Result<void> removed = core_.devices->at(orphan.device).remove(orphan.id);
+      const Result<void> removed = core_.devices->remove_copy(orphan.device, orphan.id);
       if (removed.ok()) {
         core_.budget.usage().reaped_object(orphan.id);
         edit.remove_orphan_object(orphan.id);
       } else {
-        log_warn("unlink of a backing file failed object={} errno={}", orphan.id,
-                 removed.error().code);
+        tell_not_removed(orphan.id, removed.error());
         leave_to_walk();
       }
     }
