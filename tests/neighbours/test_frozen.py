@@ -153,6 +153,7 @@ def started(disks, transport, data_path, state=None):
 
 @pytest.mark.gate
 @pytest.mark.by_seed
+@pytest.mark.alone
 def test_what_is_in_memory_is_read_from_a_frozen_disk(disks, transport, data_path):
     with started(disks[1:2], transport, data_path) as mount:
         os.mkdir(f"{mount.mnt}/d")
@@ -212,6 +213,7 @@ def test_stores_go_on_on_the_other_disk(disks, transport, data_path, state_on):
         assert mount.status()["counts"]["poisoned"] == 0
 
 
+@pytest.mark.alone
 def test_reads_go_on_with_the_state_on_one_of_two_disks_that_is_frozen(disks, transport, data_path):
     state = os.path.join(disks[1].path, "state")
     with started(disks[1:], transport, data_path, state) as mount:
