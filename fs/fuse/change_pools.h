@@ -19,7 +19,7 @@ class ChangePools {
 
  private:
   // Each waits as long as its disk takes no writes: those of one user for one disk must leave some for his calls on another.
-  static constexpr FairPool::Limits kThreads{.each = 48, .most = 128, .queue = 65'536};
+  static constexpr FairPool::Limits kThreads{.each = 4, .most = 128, .queue = 65'536};
 
   std::mutex mutex_;                              // a leaf
   std::vector<std::unique_ptr<FairPool>> pools_;  // under mutex_; none goes before the end
