@@ -1,17 +1,21 @@
 #include "fs/fuse/change_pools.h"
 
+#include <system_error>
+#include <utility>
+
 namespace kvcachefs {
 
-FairPool& ChangePools::of_this_thread() {
+FairPool* ChangePools::of_this_thread() noexcept {
   // A ring's thread serves one session, all its life.
   thread_local FairPool* own = nullptr;
-  if (own == nullptr) {
+  if (own != nullptr) return own;
+  try {
     auto made = std::make_unique<FairPool>("kv-change", kThreads);
-    own = made.get();
     const std::lock_guard lock(mutex_);
-    pools_.push_back(std::move(made));
+    own = pools_.emplace_back(std::move(made)).get();
+  } catch (const std::system_error&) {  // as FairPool::add_thread()
   }
-  return *own;
+  return own;
 }
 
 void ChangePools::drain() {

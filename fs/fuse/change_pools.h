@@ -1,5 +1,6 @@
-// The workers of each ring's thread, for what changes something. They run on the CPUs of that thread, which is the caller's
-// own: waking one on a CPU that is at rest costs more than the call.
+// The workers of each ring's thread, for what changes something. They run on the CPUs of that
+// thread, which is the caller's own: waking one on a CPU that is at rest costs more than the
+// call.
 #pragma once
 
 #include <memory>
@@ -12,13 +13,15 @@ namespace kvcachefs {
 
 class ChangePools {
  public:
-  // Of the ring that this thread serves; made with the first call.
-  [[nodiscard]] FairPool& of_this_thread();
+  // Of the ring that this thread serves; made with the first call. Null: no thread is to be
+  // had.
+  [[nodiscard]] FairPool* of_this_thread() noexcept;
   // As FairPool::drain(), of all.
   void drain();
 
  private:
-  // Each waits as long as its disk takes no writes: those of one user for one disk must leave some for his calls on another.
+  // Each waits as long as its disk takes no writes: those of one user for one disk must leave
+  // some for his calls on another.
   static constexpr FairPool::Limits kThreads{.each = 4, .most = 128, .queue = 65'536};
 
   std::mutex mutex_;                              // a leaf

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <ctime>
+#include <system_error>
 #include <utility>
 
 #include "fs/fuse/libfuse.h"
@@ -76,7 +77,12 @@ void ReadLoop::add_reader() {
 
 void ReadLoop::keep_one_reading() noexcept {
   const std::lock_guard lock(mutex_);
-  if (readers_.size() < most_ && reading_.load() == 0) add_reader();
+  if (readers_.size() >= most_ || reading_.load() > 0) return;
+  try {
+    add_reader();
+  } catch (const std::system_error&) {  // those that are there do
+    serving_.fetch_sub(1, std::memory_order_release);
+  }
 }
 
 int ReadLoop::run(unsigned threads, unsigned most) {

@@ -37,7 +37,7 @@ void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   OpenFile& file = *reply.file(info);
   const Caller caller = caller_of(request);
   const auto ask = [&file](Volume& volume) { return volume.flush_cost(file); };
-  FlushCost cost = look_or(reply, ask, FlushCost::kWaitsForDisk);
+  FlushCost cost = look_or(reply, ask, FlushCost::kQuick);
   if (cost == FlushCost::kWaitsForRoom) {
     if (run_when_room(reply, [&file, caller, called = Clock::now()](Reply& answer) {
           answer.volume().wait_for_room(file, called);
@@ -48,7 +48,7 @@ void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
     cost = look_or(
         reply,
         [&file](Volume& volume) { return volume.flush_cost(file, /*waits_for_room=*/false); },
-        FlushCost::kWaitsForDisk);
+        FlushCost::kQuick);
   }
   const auto flush = [&file, caller](Reply& answer) {
     answer.result(answer.volume().flush(file, caller));

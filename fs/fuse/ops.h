@@ -1,7 +1,8 @@
 // The handlers, a file to each kind of request: decode, call the volume, answer. No policy.
 //
-// Any thread of the session calls them; they throw nothing. On a ring's thread, which serves one CPU's callers, they
-// only look: what changes something is done by workers, for it waits for a disk that takes no writes.
+// Any thread of the session calls them; they throw nothing. On a ring's thread, which serves
+// one CPU's callers, they only look: what changes something is done by workers, for it waits
+// for a disk that takes no writes.
 #pragma once
 
 #include <memory>
@@ -50,14 +51,16 @@ void run_slowly(Reply reply, Work work) {
     reply.error(fail(EINTR, "too many wait for the disk"));
 }
 
-// For calls that change a name, a record or a local file: they end at once, but on a disk that takes no writes, where each
-// waits as long as that lasts. Where its user has so many of them on their way that no place is left, it is done here as long
-// as the disks are well; else it is refused.
+// For calls that change a name, a record or a local file: they end at once, but on a disk that
+// takes no writes, where each waits as long as that lasts. Where its user has so many of them
+// on their way that no place is left, it is done here as long as the disks are well; else it is
+// refused.
 template <class Work>
 void run_change(Reply reply, Work work) {
   OperationContext& context = reply.context();
   if (!context.is_ring) return work(reply);
-  if (run_parked(reply, context.change_calls->of_this_thread(), 4, work)) return;
+  FairPool* const workers = context.change_calls->of_this_thread();
+  if (workers != nullptr && run_parked(reply, *workers, 4, work)) return;
   if (reply.volume().is_stalled())
     return reply.error(fail(EIO, "too many wait for a disk that takes no writes"));
   work(reply);
@@ -68,8 +71,8 @@ template <class T>
   return !result.ok() && result.error().code == kMustWait;
 }
 
-// For calls that only look: `ask(volume)`, a Result, is made here, and once more on a worker where it would have to wait; then
-// `answer(reply, result)`.
+// For calls that only look: `ask(volume)`, a Result, is made here, and once more on a worker
+// where it would have to wait; then `answer(reply, result)`.
 template <class Ask, class Answer>
 void run_look(Reply reply, Ask ask, Answer answer) {
   if (reply.context().is_ring) {
@@ -83,7 +86,8 @@ void run_look(Reply reply, Ask ask, Answer answer) {
   });
 }
 
-// What is asked before it is known where a call is to run: `otherwise`, where the answer would have to be waited for.
+// Asks before it is known where a call is to run: `otherwise`, where the answer would have to
+// be waited for.
 template <class Ask, class Value>
 [[nodiscard]] Value look_or(const Reply& reply, Ask ask, Value otherwise) {
   std::optional<RefusesToWait> here;
