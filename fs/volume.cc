@@ -148,8 +148,9 @@ Result<std::unique_ptr<Volume>> Volume::open(
   parts.core.on_unwritten = [&parts](InodeNumber number) { parts.sealer.wake(number); };
   if (options.stage_bytes > 0) {
     parts.core.on_found = [&parts](Inode& inode, std::uint64_t size) {
-      const bool is_remote = parts.pool_stager && parts.files.is_remote(inode);
-      is_remote ? parts.pool_stager->found(inode) : parts.stager.found(inode, size);
+      const Result<bool> remote = parts.pool_stager ? parts.files.is_remote(inode) : false;
+      remote.ok() && *remote ? parts.pool_stager->found(inode)
+                             : parts.stager.found(inode, size);
     };
     parts.core.on_loading = [&parts](Inode& inode, int flags) {
       parts.stager.opened(inode, flags);

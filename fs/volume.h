@@ -152,7 +152,8 @@ struct VolumeOptions {
 // What a flush waits for.
 enum class FlushCost : std::uint8_t { kQuick, kWaitsForDisk, kWaitsForRoom };
 
-// What an open waits for. kChanges: for nothing, as long as the disk of the state directory takes writes: it is recorded.
+// What an open waits for. kChanges: for nothing, as long as the disk of the state directory
+// takes writes: it is recorded.
 enum class OpenCost : std::uint8_t { kQuick, kChanges, kWaitsForDisk, kWaitsForPool };
 
 // Whether an open verifies what it finds wanting.
@@ -329,8 +330,8 @@ class Volume {
   // (see flush_cost).
   Result<void> flush(OpenFile& file, const Caller& caller);
   void release(OpenFile& file);  // `file` is gone after it
-  // The same of a file that was open for reading alone. False: this thread refuses to wait, and would have to, or the
-  // file was open for writing; nothing was done.
+  // The same of a file that was open for reading alone. False: this thread refuses to wait, and
+  // would have to, or the file was open for writing; nothing was done.
   [[nodiscard]] bool release_at_once(OpenFile& file);
   // Whoever asks for it needs the file again (policy `keep`), but an NFS server, which does so for each file. *slow*
   Result<void> fsync(OpenFile& file, bool data_only, const Caller& caller = {});
@@ -398,8 +399,9 @@ class Volume {
   // What occupies the device at that place in devices(), and the room left, as of the last look.
   [[nodiscard]] DeviceRoom room_on(std::size_t device) const;
   [[nodiscard]] DeviceState device_state(std::size_t device) const;
-  // For how long the device at that place in devices() has taken no write that gave no error either, if that is a second or
-  // more, in seconds; else 0. Those of the state directory's disk, and of any of all.
+  // For how long the device at that place in devices() has taken no write that gave no error
+  // either, if that is a second or more, in seconds; else 0. Those of the state directory's
+  // disk, and of any of all.
   [[nodiscard]] double stalled_seconds(std::size_t device) const;
   [[nodiscard]] double state_stalled_seconds() const;
   [[nodiscard]] bool is_stalled() const;

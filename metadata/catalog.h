@@ -7,7 +7,8 @@
 // ordered by the caller (the inode's lock).
 //
 // Errors of every method: EIO (the database failed; logged once), EBADMSG (a record that does
-// not decode: damaged), kMustWait (commit only, backend/base/must_wait.h), ENOSPC (commit and sync only: the disk of the state directory is full).
+// not decode: damaged), kMustWait (commit only, backend/base/must_wait.h), ENOSPC (commit and
+// sync only: the disk of the state directory is full).
 #pragma once
 
 #include <array>
@@ -283,7 +284,8 @@ class Catalog {
   [[nodiscard]] std::uint64_t memory_bytes() const;
   [[nodiscard]] std::uint64_t disk_bytes() const { return store_->disk_bytes(); }
 
-  // For how long its disk has taken no write, if that is a second or more (StallWatch::stalled()), in nanoseconds; else 0.
+  // For how long its disk has taken no write, if that is a second or more
+  // (StallWatch::stalled()), in nanoseconds; else 0.
   [[nodiscard]] std::int64_t stalled() const noexcept { return stalls_.stalled(0); }
 
  private:

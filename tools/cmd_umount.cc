@@ -25,7 +25,8 @@
 namespace kvcachefs {
 namespace {
 
-// A daemon whose disk or CPUs are busy answers late, and is to be unmounted all the same; --lazy detaches sooner.
+// A daemon whose disk or CPUs are busy answers late, and is to be unmounted all the same;
+// --lazy detaches sooner.
 constexpr std::chrono::milliseconds kBusyPatience = std::chrono::seconds{20};
 // Longer than the daemon takes to end by itself, as long as nobody uses the mount.
 constexpr std::chrono::milliseconds kEndPatience = std::chrono::seconds{120};

@@ -100,7 +100,7 @@ std::size_t FairPool::threads() const {
 }
 
 void FairPool::run() {
-  // Whoever needed this thread may be bound to one CPU.
+  // The thread that needed this one may be bound to one CPU.
   if (has_cpus_) ::sched_setaffinity(0, sizeof cpus_, &cpus_);
   std::unique_lock lock(mutex_);
   for (;; ++resting_) {

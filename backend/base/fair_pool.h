@@ -4,9 +4,10 @@
 //
 //     post(party, task) ──► the party's queue ──► turn: at most `each` at once, fewer when many parties have work
 //
-// Threads are made when they are needed, run on the CPUs that the pool's maker may run on, and live as long as the pool: work may answer FUSE
-// requests, and an answer from a thread that ends loses its ring entry. Any thread may call any
-// method, a worker may post; tasks must not throw.
+// Threads are made when they are needed, run on the CPUs that the pool's maker may run on, and
+// live as long as the pool: work may answer FUSE requests, and an answer from a thread that
+// ends loses its ring entry. Any thread may call any method, a worker may post; tasks must not
+// throw.
 #pragma once
 
 #include <sched.h>

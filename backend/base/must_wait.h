@@ -1,10 +1,12 @@
 // A thread that serves everybody does not wait for a disk, or for who does.
 //
-// A commit takes as long as the disk of the state directory takes no writes, and so do the locks that are held across it. The
-// thread of a ring (fs/fuse/ops.h) therefore begins to look at something as one that refuses to wait: where such a lock is
-// not free (lock_to_look(), fs/node/inode.h), or something would be written, the call ends with kMustWait, and is made once
-// more, from its beginning, by a worker that may wait. So nothing must have happened by then that a second beginning does not
-// bear: who begins to change something in memory ends the refusal first.
+// A commit takes as long as the disk of the state directory takes no writes, and so do the
+// locks that are held across it. The thread of a ring (fs/fuse/ops.h) therefore begins to look
+// at something as one that refuses to wait: where such a lock is not free (lock_to_look(),
+// fs/node/inode.h), or something would be written, the call ends with kMustWait, and is made
+// once more, from its beginning, by a worker that may wait. So nothing must have happened by
+// then that a second beginning does not bear: who begins to change something in memory ends the
+// refusal first.
 #pragma once
 
 namespace kvcachefs {
@@ -17,7 +19,8 @@ inline constexpr int kMustWait = 0x4000;
   return own;
 }
 
-// While one lives its thread refuses to wait, unless stop_refusing() was called since. Not nested.
+// While one lives its thread refuses to wait, unless stop_refusing() was called since. Not
+// nested.
 class RefusesToWait {
  public:
   RefusesToWait() noexcept { refuses_to_wait() = true; }

@@ -1,7 +1,9 @@
-// Who waits for a disk that takes no writes, and since when: a frozen filesystem, a controller that is being reset. Such a disk
-// gives no error, and whoever writes to it waits in the kernel, where nothing can end the wait.
+// The writes that wait for a disk that takes none, and since when: of a frozen filesystem, or a
+// controller that is being reset. Such a disk gives no error, and its writer waits in the
+// kernel, where nothing can end the wait.
 //
-// Any thread; no locks, no I/O. At most kMostWaits writes are seen at a time, further ones are not.
+// Any thread; no locks, no I/O. At most kMostWaits writes are seen at a time, further ones are
+// not.
 #pragma once
 
 #include <array>
@@ -13,14 +15,15 @@ namespace kvcachefs {
 
 class StallWatch {
  public:
-  // A write that has been under way for so long is one to a disk that takes none: longer than a busy one takes for
-  // bytes that go to memory.
+  // A write that has been under way for so long is one to a disk that takes none: longer than a
+  // busy one takes for bytes that go to memory.
   static constexpr std::int64_t kStalled = 1'000'000'000;  // ns
   // After this it is said to people.
   static constexpr std::int64_t kTold = 2'000'000'000;  // ns
   static constexpr std::size_t kMostWaits = 256;
 
-  // A write that is under way, from its making to its end. Disks are told apart by a number that their owner gives.
+  // A write that is under way, from its making to its end. Disks are told apart by a number
+  // that their owner gives.
   class Wait {
    public:
     Wait(StallWatch& watch, std::uint32_t disk) noexcept;
@@ -33,7 +36,8 @@ class StallWatch {
     std::size_t slot_;  // kMostWaits: none was free
   };
 
-  // For how long the oldest write to it has been under way, if that is kStalled or more, in nanoseconds; else 0.
+  // For how long the oldest write to it has been under way, if that is kStalled or more, in
+  // nanoseconds; else 0.
   [[nodiscard]] std::int64_t stalled(std::uint32_t disk) const noexcept;
   [[nodiscard]] bool any() const noexcept;
 

@@ -66,8 +66,9 @@ class Budget {
   void changed(Inode& inode, const InodeRecord& before);
   // `inode.kept` and `inode.tenant` were looked at anew.
   void noted(Inode& inode);
-  // Of a file that is not sealed, on any occasion at which its status is known. What the filesystem below has allocated
-  // ahead of its writer is left out. The caller holds the inode's lock.
+  // Of a file that is not sealed, on any occasion at which its status is known. What the
+  // filesystem below has allocated ahead of its writer is left out. The caller holds the
+  // inode's lock.
   void measured(const Inode& inode, const struct stat& backing);
   // The first descriptor that may write was opened, and the last one closed.
   void writer_began(InodeNumber inode);
@@ -205,10 +206,11 @@ class Budget {
   return static_cast<std::uint64_t>(backing.st_blocks) * 512;
 }
 
-// The same of one that is being written, without what the filesystem below has set aside for its writer. XFS allocates up to
-// twice as much again as such a file has, and takes it back with the close, or when it is full itself
-// (xfs_iomap_prealloc_size() in fs/xfs/xfs_iomap.c, xfs_blockgc_free_space() in fs/xfs/xfs_icache.c): it is no use of
-// the budget. The caller holds the inode's lock.
+// The same of one that is being written, without what the filesystem below has set aside for
+// its writer. XFS allocates up to twice as much again as such a file has, and takes it back
+// with the close, or when it is full itself (xfs_iomap_prealloc_size() in fs/xfs/xfs_iomap.c,
+// xfs_blockgc_free_space() in fs/xfs/xfs_icache.c): it is no use of the budget. The caller
+// holds the inode's lock.
 [[nodiscard]] std::uint64_t written_bytes(const Inode& inode,
                                           const struct stat& backing) noexcept;
 

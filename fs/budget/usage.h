@@ -81,8 +81,8 @@ class Usage {
   void made(InodeNumber inode, std::uint32_t device, TenantSlot tenant);
   // A live file has got another name.
   void set_tenant(InodeNumber inode, TenantSlot tenant);
-  // Of a live file: what it occupies now, and what the filesystem below has allocated ahead of its writer, which is no
-  // use of it.
+  // Of a live file: what it occupies now, and what the filesystem below has allocated ahead of
+  // its writer, which is no use of it.
   void measured(InodeNumber inode, std::uint64_t bytes, std::uint64_t ahead = 0);
   // Of a live file: nobody writes it any more, or somebody does again.
   void set_settling(InodeNumber inode, bool settling);

@@ -97,7 +97,7 @@ Result<std::size_t> Files::write(OpenFile& file, std::span<const std::byte> data
 
 // A file that grows when its device is full and nothing can go.
 Result<void> Files::check_room(OpenFile& file, int fd, std::uint64_t end) {
-  const std::optional<std::uint32_t> device = device_of(*file.inode);
+  const std::optional<std::uint32_t> device = TRY(device_of(*file.inode));
   if (!device || !core_.budget.is_full(*device)) return {};
   struct stat backing {};
   if (::fstat(fd, &backing) != 0) return fail_errno("status of a backing file");
@@ -120,7 +120,7 @@ void Files::poison(Inode& inode, int code) {
 // Stores through a mapping are seen by nobody: where they went over the budget, and nothing can go, the file
 // does not become one that must stay. It goes at once, or, published, as soon as it is closed.
 Result<void> Files::check_mapped(Inode& inode) {
-  const std::optional<std::uint32_t> device = device_of(inode);
+  const std::optional<std::uint32_t> device = TRY(device_of(inode));
   if (!device || !core_.budget.is_full(*device)) return {};
   {
     const std::lock_guard lock(inode.mutex);
@@ -165,7 +165,7 @@ Result<void> Files::make_durable(Inode& inode, int fd, std::uint32_t marks) {
     if ((inode.record.flags & marks) != marks) {
       InodeRecord next = inode.record;
       next.flags |= marks;
-      TRY(record_lent(core_, inode, std::move(next), {}));
+      TRY(commit_record(core_, inode, std::move(next), {}, Lend::kYes));
     }
   }
   return core_.catalog.sync();
@@ -253,18 +253,14 @@ void Files::store_done(Inode& inode) {
     core_.budget.used_as(inode.number, inode.tenant.load(std::memory_order_relaxed));
 }
 
-std::optional<std::uint32_t> Files::device_of(Inode& inode) {
-  const std::lock_guard lock(inode.mutex);
+Result<std::optional<std::uint32_t>> Files::device_of(Inode& inode) {
+  const auto lock = TRY(lock_to_look(inode));
   return inode.device;
 }
 
 Result<FlushCost> Files::flush_cost(const OpenFile& file, bool waits_for_room) {
   if (!file.writable()) return FlushCost::kQuick;
-  std::optional<std::uint32_t> device;
-  {
-    const auto lock = TRY(lock_to_look(*file.inode));
-    device = file.inode->device;
-  }
+  const std::optional<std::uint32_t> device = TRY(device_of(*file.inode));
   if (waits_for_room && device && core_.budget.is_short(*device))
     return FlushCost::kWaitsForRoom;
   return file.inode->close_waits.load(std::memory_order_relaxed) ? FlushCost::kWaitsForDisk
@@ -272,8 +268,8 @@ Result<FlushCost> Files::flush_cost(const OpenFile& file, bool waits_for_room) {
 }
 
 void Files::wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called) {
-  if (const std::optional<std::uint32_t> device = device_of(*file.inode))
-    core_.budget.wait_for_room(*device, called);
+  if (const auto device = device_of(*file.inode); device.ok() && *device)
+    core_.budget.wait_for_room(**device, called);
 }
 
 void Files::note_closing(OpenFile& file, bool is_closing) {
@@ -338,7 +334,7 @@ Result<void> Files::fallocate(OpenFile& file, int mode, std::uint64_t offset,
     struct stat backing {};
     if (::fstat(fd, &backing) != 0) return fail_errno("status of a backing file");
     std::optional<std::uint32_t> device;
-    // What the disk has set aside for it becomes its own.
+    // The bytes that the disk has set aside for it become its own.
     std::uint64_t taken = 0;
     {
       const std::lock_guard lock(file.inode->mutex);

@@ -25,6 +25,9 @@ constexpr double kFreshTimeout = 0.01;
 
 namespace {
 
+// By the flags of an open.
+bool only_reads(int flags) { return (flags & O_ACCMODE) == O_RDONLY && (flags & O_TRUNC) == 0; }
+
 bool is_direct_writer(const OpenFile& file) {
   return file.mode == ServeMode::kDirect && file.writable();
 }
@@ -165,7 +168,8 @@ bool Files::may_note_use(const Inode& inode) const {
   return may_matter && !inode.use_noted.load(std::memory_order_relaxed);
 }
 
-// Of a block that is opened once more after it was stored: where those go to the pool, it does now.
+// Of a block that is opened once more after it was stored: where those go to the pool, it does
+// now.
 void Files::note_use(Inode& inode) {
   if (!may_note_use(inode)) return;
   if (const Result<void> noted = note_first_use(inode); !noted.ok())
@@ -197,17 +201,13 @@ Result<void> Files::note_first_use(Inode& inode) {
 Result<OpenCost> Files::open_cost(InodeNumber number, int flags) {
   const Result<InodePtr> inode = core_.table.get(number);
   if (!inode.ok() || !(*inode)->is_file()) return OpenCost::kQuick;
-  {
-    const auto lock = TRY(lock_to_look(**inode));
-    if ((*inode)->record.state == DataState::kRemote) return OpenCost::kWaitsForPool;
-  }
+  if (TRY(is_remote(**inode))) return OpenCost::kWaitsForPool;
   if (verifier_.is_wanted(**inode, flags)) return OpenCost::kWaitsForDisk;
-  const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
-  return writes || may_note_use(**inode) ? OpenCost::kChanges : OpenCost::kQuick;
+  return !only_reads(flags) || may_note_use(**inode) ? OpenCost::kChanges : OpenCost::kQuick;
 }
 
-bool Files::is_remote(Inode& inode) {
-  const std::lock_guard lock(inode.mutex);
+Result<bool> Files::is_remote(Inode& inode) {
+  const auto lock = TRY(lock_to_look(inode));
   return inode.record.state == DataState::kRemote;
 }
 
@@ -240,8 +240,8 @@ Result<std::optional<Arrival>> Files::bring_bytes(const InodePtr& inode, int fla
     if (inode->record.state != DataState::kRemote) return std::optional<Arrival>{};
     size = inode->record.stamp.size;
   }
-  const bool only_reads = (flags & O_ACCMODE) == O_RDONLY && (flags & O_TRUNC) == 0;
-  const bool in_frames = only_reads && core_.fetch && core_.comes_in_frames(size);
+  const bool is_reader = only_reads(flags);
+  const bool in_frames = is_reader && core_.fetch && core_.comes_in_frames(size);
   Result<std::optional<Arrival>> brought = std::optional<Arrival>{};
   if (!core_.fetch) {
     brought = fail(ENOENT, "its bytes are on a pool that is not given");
@@ -251,14 +251,14 @@ Result<std::optional<Arrival>> Files::bring_bytes(const InodePtr& inode, int fla
     brought = fetched.error();
   }
   // Who reads can do without; it is not he who fills the disk.
-  if (!brought.ok() && only_reads &&
+  if (!brought.ok() && is_reader &&
       (brought.error().code == ENOSPC || brought.error().code == EDQUOT))
     return fail(ENOENT, "there is no room for its bytes");
   // The kernel looks it up once more then, and makes a new one where it was asked to. Who reads gets a miss: a second ESTALE
   // would be his.
   const bool is_gone =
       !brought.ok() && (brought.error().code == ENOENT || brought.error().code == ESTALE);
-  const bool is_missing = is_gone && !only_reads;
+  const bool is_missing = is_gone && !is_reader;
   // He does not want them: that the pool does not answer is nothing to him.
   if (is_missing && (flags & O_TRUNC) != 0) TRY(let_go_of_remote(*inode));
   if (is_missing && has_no_name(*inode))
@@ -281,7 +281,7 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
     // A user may have changed it meanwhile.
     checked = TRY(check_stands(*inode));
   }
-  const bool changes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
+  const bool changes = !only_reads(flags);
   auto lock = changes ? std::unique_lock(inode->mutex) : TRY(lock_to_look(*inode));
   if (inode->is_going()) return fail(ESTALE, "about to go");
   if (const ObjectId object = inode->record.object;
@@ -528,7 +528,7 @@ Result<void> Files::note_left_open(Inode& inode) {
   if (inode.record.nlink == 0 || (inode.record.flags & kInodeMayGrow) != 0) return {};
   InodeRecord next = inode.record;
   next.flags |= kInodeMayGrow;
-  return record_lent(core_, inode, std::move(next), {});
+  return commit_record(core_, inode, std::move(next), {}, Lend::kYes);
 }
 
 void Files::release_all() {

@@ -41,7 +41,8 @@ class Files {
                                    const Caller& caller);
 
   // Its bytes are on the pool alone.
-  static bool is_remote(Inode& inode);
+  // Error: kMustWait.
+  static Result<bool> is_remote(Inode& inode);
   static bool has_no_name(Inode& inode);
   bool is_told_to_keep(Inode& inode);
   // Its name here stood for what the pool has.
@@ -95,7 +96,7 @@ class Files {
   void poison(Inode& inode, int code);
   Result<void> sync_change(Inode& inode);
   void store_done(Inode& inode);
-  static std::optional<std::uint32_t> device_of(Inode& inode);
+  static Result<std::optional<std::uint32_t>> device_of(Inode& inode);
   // The file's bytes are here when it returns, or, of who only reads, on their way.
   Result<std::optional<Arrival>> bring_bytes(const InodePtr& inode, int flags);
   Result<Opened> open_arriving(const InodePtr& inode, int flags, pid_t opener,

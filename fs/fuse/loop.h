@@ -26,10 +26,10 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// Our own instead of libfuse's: its threads end without being cancelled, and have ended before the
-// rings are torn down, so that whoever still answers a request can be waited for in between.
-// Each does what it reads, and a change waits as long as its disk takes no writes: where none is left that reads, there is
-// one more.
+// Our own instead of libfuse's: its threads end without being cancelled, and have ended before
+// the rings are torn down, so that whoever still answers a request can be waited for in
+// between. Each does what it reads, and a change waits as long as its disk takes no writes:
+// where none is left that reads, there is one more.
 class ReadLoop {
  public:
   explicit ReadLoop(fuse_session* session) noexcept;
@@ -38,7 +38,8 @@ class ReadLoop {
   ReadLoop& operator=(const ReadLoop&) = delete;
 
   // Returns when the connection has ended (unmounted or aborted) or after stop(). 0, or the
-  // errno of a read that failed. `most`: threads that there may be, `threads` of them from the start.
+  // errno of a read that failed. `most`: threads that there may be, `threads` of them from the
+  // start.
   int run(unsigned threads, unsigned most);
   // Async-signal-safe. May be called before run(), which then returns at once.
   void stop() noexcept;

@@ -22,13 +22,15 @@ struct Found {
   double miss_timeout_s = kNegativeTimeout;
 };
 
-Result<Found> look_up(Volume& volume, fuse_ino_t parent, const std::string& name,
-                      const Caller& caller, AskPool ask) {
-  Found found;
-  const Result<Entry> entry = volume.lookup(parent, name, caller, &found.miss_timeout_s, ask);
-  if (!entry && entry.error().code != ENOENT) return entry.error();
-  if (entry) found.entry = *entry;
-  return found;
+// The request's memory is gone when its handler returns.
+auto ask_for(fuse_ino_t parent, const char* name, const Caller& caller, AskPool ask) {
+  return [=, name = std::string(name)](Volume& volume) -> Result<Found> {
+    Found found;
+    const Result<Entry> entry = volume.lookup(parent, name, caller, &found.miss_timeout_s, ask);
+    if (!entry && entry.error().code != ENOENT) return entry.error();
+    if (entry) found.entry = *entry;
+    return found;
+  };
 }
 
 void answer_lookup(Reply& reply, const Result<Found>& found) noexcept {
@@ -38,24 +40,24 @@ void answer_lookup(Reply& reply, const Result<Found>& found) noexcept {
   answer_entry(std::move(reply), *found->entry);
 }
 
+// For a worker.
+template <class Ask>
+auto later(Ask ask) {
+  return [ask = std::move(ask)](Reply& answer) { answer_lookup(answer, ask(answer.volume())); };
+}
+
 }  // namespace
 
 void op_lookup(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
   Reply reply(request, Operation::kLookup);
-  const auto ask_with = [parent, name = std::string(name),
-                         caller = caller_of(request)](AskPool ask) {
-    return [=](Volume& volume) { return look_up(volume, parent, name, caller, ask); };
-  };
-  const auto later = [](auto ask) {
-    return [ask](Reply& answer) { answer_lookup(answer, ask(answer.volume())); };
-  };
+  const Caller caller = caller_of(request);
   if (Volume::is_made_up(parent))
-    return run_slowly(std::move(reply), later(ask_with(AskPool::kNo)));
+    return run_slowly(std::move(reply), later(ask_for(parent, name, caller, AskPool::kNo)));
   // Where too many wait for the pool, what is not here is a miss.
   if (reply.volume().lookup_asks_pool(parent, name) &&
-      run_lookup(reply, later(ask_with(AskPool::kYes))))
+      run_lookup(reply, later(ask_for(parent, name, caller, AskPool::kYes))))
     return;
-  run_look(std::move(reply), ask_with(AskPool::kNo), answer_lookup);
+  run_look(std::move(reply), ask_for(parent, name, caller, AskPool::kNo), answer_lookup);
 }
 
 void op_forget(fuse_req_t request, fuse_ino_t inode, std::uint64_t lookups) noexcept {

@@ -78,11 +78,8 @@ void op_tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode,
 void op_release(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kRelease);
   OpenFile& file = *reply.file(info);
-  std::optional<RefusesToWait> here;
-  if (reply.context().is_ring) here.emplace();
-  const bool is_done = reply.volume().release_at_once(file);
-  here.reset();
-  if (is_done) return reply.ok();
+  const auto at_once = [&file](Volume& volume) { return volume.release_at_once(file); };
+  if (look_or(reply, at_once, false)) return reply.ok();
   run_change(std::move(reply), [&file](Reply& answer) {
     answer.volume().release(file);
     answer.ok();

@@ -17,7 +17,7 @@ namespace {
 // More is not read while somebody waits for an answer.
 constexpr std::uint64_t kMostJudged = 256 * kMiB;
 
-// What follows may take locks and write.
+// Before locks are taken and something is written.
 Result<void> may_change() {
   if (refuses_to_wait()) return fail(kMustWait, "a backing file is to be judged");
   return {};

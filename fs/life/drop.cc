@@ -75,12 +75,9 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
   if (next.nlink == 0) edit.put_orphan_inode(inode->number);
   std::optional<KernelListings::Change> change;
   if (parent != nullptr) change.emplace(core.listings, parent->number);
-  // What is being evicted is a miss already to who looks.
-  if (inode->evicting) {
-    TRY(record_lent(core, *inode, std::move(next), std::move(edit)));
-  } else {
-    TRY(commit_record(core, *inode, std::move(next), std::move(edit)));
-  }
+  // A file that is being evicted is a miss already.
+  TRY(commit_record(core, *inode, std::move(next), std::move(edit),
+                    inode->evicting ? Lend::kYes : Lend::kNo));
   if (parent != nullptr) parent->set_record(std::move(directory));
   core.knowledge.removed(block);
   if (!obituary.path.empty()) {

@@ -104,7 +104,7 @@ Result<Sealed> record_seal(Core& core, const SealCandidate& file, const DataStam
   edit.put_object(file.object, object);
   if (core.is_publishing && (is_new || !TRY(core.catalog.find_pool_copy(file.inode->number))))
     edit.put_to_publish(file.inode->number, stamp.size);
-  TRY(record_lent(core, *file.inode, std::move(next), std::move(edit)));
+  TRY(commit_record(core, *file.inode, std::move(next), std::move(edit), Lend::kYes));
   return Sealed::kYes;
 }
 

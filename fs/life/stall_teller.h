@@ -1,5 +1,6 @@
-// Says in the log when a disk takes no writes and gives no error, and when it takes some again: whoever writes to it waits in
-// the kernel, and to its users that looks like a mount that hangs. One thread, which itself touches no disk but the log's.
+// Says in the log when a disk takes no writes and gives no error, and when it takes some again:
+// whoever writes to it waits in the kernel, and to its users that looks like a mount that
+// hangs. One thread, which itself touches no disk but the log's.
 #pragma once
 
 #include <chrono>
@@ -26,7 +27,7 @@ class StallTeller {
 
  private:
   void run();
-  // What is known of one disk now.
+  // Says what has become of one disk.
   void look(std::uint32_t disk, std::int64_t stalled_ns, const std::string& what);
 
   Core& core_;

@@ -1,5 +1,6 @@
 #include "fs/life/states.h"
 
+#include <optional>
 #include <utility>
 
 #include "backend/base/log.h"
@@ -50,17 +51,12 @@ void store_record(Core& core, Inode& inode, InodeRecord&& next) {
   core.budget.changed(inode, before);
 }
 
-Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit) {
-  edit.put_inode(inode.number, next);
-  TRY(core.catalog.commit(std::move(edit)));
-  store_record(core, inode, std::move(next));
-  return {};
-}
-
-Result<void> record_lent(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit) {
+Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit,
+                           Lend lend) {
   edit.put_inode(inode.number, next);
   {
-    const Lent lent(inode.mutex);
+    std::optional<Lent> lent;
+    if (lend == Lend::kYes) lent.emplace(inode.mutex);
     TRY(core.catalog.commit(std::move(edit)));
   }
   store_record(core, inode, std::move(next));
@@ -205,7 +201,7 @@ Result<void> publish_locked(Core& core, Inode& inode, std::uint32_t marks) {
   const bool replaces = next.previous_object != kNoObject;
   TRY(prepare_publication(core, inode.number, next, backing, edit));
   next.flags |= marks;
-  TRY(record_lent(core, inode, std::move(next), std::move(edit)));
+  TRY(commit_record(core, inode, std::move(next), std::move(edit), Lend::kYes));
   if (replaces && core.on_orphan_object) core.on_orphan_object();
   return {};
 }

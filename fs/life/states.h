@@ -57,12 +57,14 @@ void put_in_order(Core& core, const Inode& inode);
 // Makes a record that was committed what the inode is. The caller holds the inode's lock.
 void store_record(Core& core, Inode& inode, InodeRecord&& next);
 
+// Whether the inode's lock is lent during a commit (fs/node/inode_mutex.h). kYes: the change is
+// nothing to callers who only look; afterwards others may have the inode open.
+enum class Lend : std::uint8_t { kNo, kYes };
+
 // Commits, and makes the copy what the inode is. The caller holds the inode's lock. Errors:
 // those of Catalog::commit(); the inode is as it was then.
-Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit);
-// The same of what is nothing to who only looks: the lock is lent meanwhile (fs/node/inode_mutex.h), and who else uses the
-// inode, and how, may be another afterwards.
-Result<void> record_lent(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit);
+Result<void> commit_record(Core& core, Inode& inode, InodeRecord&& next, Edit&& edit,
+                           Lend lend = Lend::kNo);
 
 // The step to `published`, or a new stamp for a file that is published already. `backing` is
 // its status now. The old object of a rewrite goes to the orphans, and what was said of its bytes (kInodeOnDisk) with it. The file

@@ -125,14 +125,6 @@ Result<bool> has_privileges(Core& core, const Inode& inode) {
   return TRY(core.catalog.find_xattr(inode.number, kCapabilityXattr)).has_value();
 }
 
-// Of a directory: names may be on their way into it, and wait for a disk.
-AttributesReply Attributes::shown(const Inode& directory) {
-  const std::lock_guard lock(directory.shown_mutex);
-  return {.attributes = merge_attributes(directory.number, directory.record, nullptr),
-          .birth = to_timespec(directory.record.btime),
-          .timeout_s = attribute_timeout(directory)};
-}
-
 Result<AttributesReply> Attributes::reply_of(const InodePtr& inode, const Caller* user) {
   std::optional<struct stat> backing;
   if (inode->is_file()) {
@@ -143,14 +135,17 @@ Result<AttributesReply> Attributes::reply_of(const InodePtr& inode, const Caller
                   checked.error().what);
     backing = *checked;
   }
-  if (inode->type == S_IFDIR) return shown(*inode);
+  const auto reply = [&](const InodeRecord& record) {
+    return AttributesReply{
+        .attributes = merge_attributes(inode->number, record, backing ? &*backing : nullptr),
+        .birth = to_timespec(record.btime),
+        .timeout_s = attribute_timeout(*inode)};
+  };
+  if (inode->type == S_IFDIR) return reply(inode->shown());
   const auto lock = TRY(lock_to_look(*inode));
   if (user != nullptr && inode->is_going()) return fail(ESTALE, "about to go");
   if (user != nullptr && backing) core_.budget.answered(*inode, *backing, user->uid);
-  return AttributesReply{.attributes = merge_attributes(inode->number, inode->record,
-                                                        backing ? &*backing : nullptr),
-                         .birth = to_timespec(inode->record.btime),
-                         .timeout_s = attribute_timeout(*inode)};
+  return reply(inode->record);
 }
 
 Result<AttributesReply> Attributes::attributes(InodeNumber number, const OpenFile* file,
@@ -411,10 +406,7 @@ Result<void> Attributes::set_told(Inode& inode, std::string_view value, int flag
 
 // Of a directory without waiting for what is on its way into it.
 Result<InodeRecord> Attributes::look_at_record(Inode& inode) {
-  if (inode.type == S_IFDIR) {
-    const std::lock_guard lock(inode.shown_mutex);
-    return inode.record;
-  }
+  if (inode.type == S_IFDIR) return inode.shown();
   const auto lock = TRY(lock_to_look(inode));
   return inode.record;
 }

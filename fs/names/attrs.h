@@ -24,7 +24,6 @@ class Attributes {
 
  private:
   // `user`: who asked by name, and gets a lease by that.
-  static AttributesReply shown(const Inode& directory);
   static Result<InodeRecord> look_at_record(Inode& inode);
   Result<AttributesReply> reply_of(const InodePtr& inode, const Caller* user = nullptr);
   Result<void> change_data(const InodePtr& inode, const SetAttributes& change, OpenFile* file);

@@ -8,8 +8,7 @@ namespace kvcachefs {
 UnixNanos Directories::modified(InodeNumber directory) {
   const Result<InodePtr> inode = core_.table.get(directory);
   if (!inode.ok()) return 0;
-  const std::lock_guard shown((*inode)->shown_mutex);
-  return (*inode)->record.mtime;
+  return (*inode)->shown().mtime;
 }
 
 OpenedDirectory Directories::open(InodeNumber directory, const Caller& caller) {

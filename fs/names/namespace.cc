@@ -44,21 +44,19 @@ Result<Entry> Namespace::entry_of(const InodePtr& inode, const Caller* user) {
   Entry entry;
   entry.inode = inode->number;
   bool is_leased = false;
-  if (inode->type == S_IFDIR) {
-    // Names may be on their way into it, and wait for a disk.
-    const std::lock_guard shown(inode->shown_mutex);
-    entry.generation = inode->record.generation;
-    entry.attributes = merge_attributes(inode->number, inode->record, nullptr);
+  const auto show = [&](const InodeRecord& record) {
+    entry.generation = record.generation;
+    entry.attributes = merge_attributes(inode->number, record, backing ? &*backing : nullptr);
     entry.attribute_timeout_s = attribute_timeout(*inode);
+  };
+  if (inode->type == S_IFDIR) {
+    show(inode->shown());
   } else {
     const auto lock = TRY(lock_to_look(*inode));
     if (inode->is_going()) return fail(ENOENT, "about to go");
     if (user != nullptr && backing)
       is_leased = core_.budget.answered(*inode, *backing, user->uid);
-    entry.generation = inode->record.generation;
-    entry.attributes =
-        merge_attributes(inode->number, inode->record, backing ? &*backing : nullptr);
-    entry.attribute_timeout_s = attribute_timeout(*inode);
+    show(inode->record);
   }
   entry.entry_timeout_s = kEntryTimeout;
   if (inode->is_file())

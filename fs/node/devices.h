@@ -33,15 +33,16 @@ class Devices {
   static Result<std::unique_ptr<Devices>> create(Catalog& catalog,
                                                  std::vector<std::unique_ptr<Tier>> tiers);
 
-  // Makes the object's backing file, on the devices in turn; those that are short of room come last,
-  // and those that are full or not well are passed over. Where there are several, one that does not make it within a second
-  // (StallWatch::kStalled) is left to it, and the next one is asked; the last that there is is waited for. Errors: those of
-  // Tier::create().
+  // Makes the object's backing file, on the devices in turn; those that are short of room come
+  // last, and those that are full or not well are passed over. Where there are several, one
+  // that does not make it within a second (StallWatch::kStalled) is left to it, and the next
+  // one is asked; the last that there is is waited for. Errors: those of Tier::create().
   Result<NewCopy> create_copy(ObjectId object);
-  // Tier::remove() of an object's copy; where there are several devices it gives up after a second: ETIMEDOUT, it may still
-  // be removed.
+  // Tier::remove() of an object's copy; where there are several devices it gives up after a
+  // second: ETIMEDOUT, it may still be removed.
   Result<void> remove_copy(std::uint32_t index, ObjectId object);
-  // For how long a device has taken no write, if that is a second or more, in nanoseconds; else 0.
+  // For how long a device has taken no write, if that is a second or more, in nanoseconds; else
+  // 0.
   [[nodiscard]] std::int64_t stalled(std::uint32_t index) const noexcept {
     return stalls_.stalled(index);
   }
@@ -105,7 +106,8 @@ class Devices {
   std::vector<std::atomic<DeviceState>> states_;  // by index
   std::atomic<std::uint32_t> lost_{0};            // devices
   StallWatch stalls_;                             // by index
-  // Last, as its end waits for them: calls that may not come back for long, of a device each of its own party.
+  // Last, as its end waits for them: calls that may not come back for long, of a device each of
+  // its own party.
   FairPool threads_{"kv-disk", {.each = 16, .most = 128, .queue = 4096}};
 };
 

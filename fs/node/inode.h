@@ -1,10 +1,10 @@
 // What the daemon holds in memory of one inode, while the kernel knows it, a file of it is
 // open, or work is under way.
 //
-// Everything but the first three is guarded by `mutex`, "the inode's lock". `record` is
-// always what the catalog holds: a change is made on a copy, committed, and then stored here,
-// all under the lock, so that the commits of one inode are in order. The lock is held across
-// calls into the local database, which wait for a disk only while that takes no writes, and never
+// Everything but the first three is guarded by `mutex`, "the inode's lock". `record` is always
+// what the catalog holds: a change is made on a copy, committed, and then stored here, all
+// under the lock, so that the commits of one inode are in order. The lock is held across calls
+// into the local database, which wait for a disk only while that takes no writes, and never
 // across a sync, a read of file data, or a reply.
 //
 // Life: a shared_ptr keeps it. The inode table hands it out, one object per number at a time;
@@ -58,9 +58,15 @@ struct Inode {
   // inode, only its open files go on. Its bytes go with these. Set once, under the lock.
   std::atomic<bool> disowned{false};
   InodeMutex mutex;
-  // A leaf: who gives `record` another value holds both, so that what is only shown of a directory waits for no commit in it.
+  // A leaf: who gives `record` another value holds both, so that what is only shown of a
+  // directory waits for no commit in it.
   mutable std::mutex shown_mutex;
   InodeRecord record;
+  // Of a directory: it waits for no commit in it.
+  [[nodiscard]] InodeRecord shown() const {
+    const std::lock_guard shown(shown_mutex);
+    return record;
+  }
   // Returns what it was. The caller holds `mutex`.
   InodeRecord set_record(InodeRecord&& next) {
     const std::lock_guard shown(shown_mutex);
@@ -107,8 +113,8 @@ struct Inode {
   std::atomic<std::uint64_t> block{0};
   // The runtime and model of that (fs/known/use_table.h).
   std::atomic<std::uint32_t> series{0};
-  // Where the bytes end that an application has had allocated for it (fallocate), perhaps beyond its size; 0: none since it
-  // came into memory.
+  // Where the bytes end that an application has had allocated for it (fallocate), perhaps
+  // beyond its size; 0: none since it came into memory.
   std::uint64_t allocated_end = 0;
   // It was made under its final name: what stores it is not done before its first publication.
   std::atomic<bool> being_stored{false};
@@ -150,7 +156,8 @@ struct Inode {
   ObjectId backing_object = kNoObject;
 };
 
-// The inode's lock, of a call that only looks. Error: kMustWait, it is not free, and this thread refuses to wait.
+// The inode's lock, of a call that only looks. Error: kMustWait, it is not free, and this
+// thread refuses to wait.
 [[nodiscard]] inline Result<std::unique_lock<InodeMutex>> lock_to_look(Inode& inode) {
   if (!inode.mutex.try_lock_to_look()) {
     if (refuses_to_wait()) return fail(kMustWait, "a change of the inode is under way");

@@ -1,6 +1,7 @@
-// The mutex of an inode. It is held across commits, which take as long as their disk takes no writes. Whoever commits what is
-// nothing to those who only look (a seal, a publication) lends it to them meanwhile, one at a time, so that a file is read while it is
-// being recorded. They see it as it was, and change nothing but what is in memory of who uses it.
+// The mutex of an inode. It is held across commits, which take as long as their disk takes no
+// writes. Whoever commits what is nothing to those who only look (a seal, a publication) lends
+// it to them meanwhile, one at a time, so that a file is read while it is being recorded. They
+// see it as it was, and change nothing but what is in memory of who uses it.
 //
 //     free ◄──► held ◄──► lent ◄──► used      lock, unlock; lend, take_back; lock_to_look, unlock
 //                         (by who looks)

@@ -1,5 +1,5 @@
-// A call into a disk that may not come back, with a deadline: nothing can end a thread that waits in the kernel for a disk that
-// takes no writes, but its caller can go on without it.
+// A call into a disk that may not come back, with a deadline: nothing can end a thread that
+// waits in the kernel for a disk that takes no writes, but its caller can go on without it.
 #pragma once
 
 #include <chrono>
@@ -15,9 +15,10 @@
 
 namespace kvcachefs {
 
-// Runs `call()` on a thread of `threads`, in the name of `party`, and waits for it. Error: ETIMEDOUT, it has not come back
-// within `patience`, or EAGAIN, too many wait; else its own. One that comes back later is handed to `late`, on that
-// thread; one whose turn has not come by then is not made at all.
+// Runs `call()` on a thread of `threads`, in the name of `party`, and waits for it. Error:
+// ETIMEDOUT, it has not come back within `patience`, or EAGAIN, too many wait; else its own.
+// One that comes back later is handed to `late`, on that thread; one whose turn has not come by
+// then is not made at all.
 template <class T>
 Result<T> call_within(FairPool& threads, std::uint64_t party, std::chrono::nanoseconds patience,
                       std::function<Result<T>()> call, std::function<void(Result<T>)> late) {

@@ -55,7 +55,8 @@ struct Faults {
   std::function<void(Table table, std::string_view key)> on_read;
   // The same of who writes to it.
   std::function<void()> on_write;
-  // Called by who makes or removes a backing file, with the path of its device; set before start().
+  // Called by who makes or removes a backing file, with the path of its device; set before
+  // start().
   std::function<void(const std::string& device)> on_device_write;
   std::atomic<bool> no_store_sync{false};  // a sync of the database fails
   std::atomic<int> checks{0};              // of devices

@@ -87,7 +87,8 @@ class Onlooker:
 
 @contextlib.contextmanager
 def hogs(function, *arguments, count=1, uid=kvmount.NOBODY, seconds=60):
-    """So many processes of another user that run function(until, *arguments); they end with the `with`, or say why they failed."""
+    """So many processes of another user that run function(goes_on, number, *arguments); they end with the `with`, or say why
+    they failed. `returned` of each is what it gave, from then on."""
     stop = os.path.join("/dev/shm", f"kvcachefs-hogs-{os.getpid()}-{time.monotonic_ns()}")
     with open(stop, "wb"):
         pass
@@ -97,7 +98,7 @@ def hogs(function, *arguments, count=1, uid=kvmount.NOBODY, seconds=60):
     finally:
         os.unlink(stop)
         for child in children:
-            child.result(seconds)
+            child.returned = child.result(seconds)
 
 
 def _hog(function, stop, number, *arguments):

@@ -10,6 +10,7 @@ import time
 import pytest
 
 import kvmount
+import onlooker
 
 pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="who waits for whom in the daemon")
 
@@ -40,13 +41,13 @@ def store(path, data):
     os.rename(path + ".new", path)
 
 
-def store_without_end(stop, directory, first):
+def store_without_end(goes_on, _, directory, first):
     """Eight threads that store and remove what they stored before; the moments at which a store was done."""
     done, data = [], os.urandom(256 << 10)
 
     def work(thread):
         number = 0
-        while not os.path.exists(stop):
+        while goes_on():
             store(f"{directory}/{thread}-{number % 8}", data)
             done.append(time.monotonic())
             number += 1
@@ -59,48 +60,9 @@ def store_without_end(stop, directory, first):
     return done
 
 
-def read_for(seconds, directory):
-    """How many files were looked at, opened and read to their end, and the longest that one took."""
-    until, count, longest = time.monotonic() + seconds, 0, 0.0
-    while (began := time.monotonic()) < until:
-        path = f"{directory}/f{count % FILES}"
-        assert os.stat(path).st_size == SIZE
-        with open(path, "rb", buffering=0) as file:
-            assert len(file.read(SIZE)) == SIZE
-        count += 1
-        longest = max(longest, time.monotonic() - began)
-    return count, longest
-
-
-class Storers:
+def storers(directory, first=0):
     """A process that stores into `directory` while the `with` lasts."""
-
-    def __init__(self, directory, first=0):
-        self._stop = f"/dev/shm/kvcachefs-frozen-{os.getpid()}-{time.monotonic_ns()}"
-        self._done = None
-        self._child = kvmount.Child(store_without_end, self._stop, directory, first)
-
-    def __enter__(self):
-        return self
-
-    def end(self):
-        """The moments."""
-        with contextlib.suppress(FileExistsError):
-            with open(self._stop, "xb"):
-                pass
-        if self._done is None:
-            self._done = self._child.result(60)
-        return self._done
-
-    def __exit__(self, *_):
-        self.end()
-        os.unlink(self._stop)
-
-
-def fill(directory):
-    for number in range(FILES):
-        store(f"{directory}/f{number}", os.urandom(SIZE))
-    read_for(0.2, directory)
+    return onlooker.hogs(store_without_end, directory, first, uid=0)
 
 
 def read_by_turns(seconds, directories):
@@ -117,13 +79,19 @@ def read_by_turns(seconds, directories):
     return taken
 
 
+def fill(directory):
+    for number in range(FILES):
+        store(f"{directory}/f{number}", os.urandom(SIZE))
+    read_by_turns(0.2, [directory])
+
+
 def compare_while_frozen(control, disk, directory, data_path):
     """Reads of what is in memory, with both disks frozen beside eight that store, by turns."""
     os.mkdir(f"{control}/d")
     directories = [f"{control}/d", directory]
     for each in directories:
         fill(each)
-    with Storers(directories[0]), Storers(directories[1]):
+    with storers(directories[0]), storers(directories[1]):
         kvmount.run_as(read_by_turns, 0.5, directories, seconds=60)
         with frozen(control), frozen(disk):
             theirs, ours = kvmount.run_as(read_by_turns, SECONDS, directories, seconds=60)
@@ -167,7 +135,7 @@ def test_the_disk_that_takes_no_writes_is_named(disks, transport):
     with started(disks[1:2], transport, "auto", state) as mount:
         os.mkdir(f"{mount.mnt}/d")
         for disk, told in ((disks[0].path, "the disk of the state directory"), (disks[1].path, mount.nvme)):
-            with Storers(f"{mount.mnt}/d"):
+            with storers(f"{mount.mnt}/d"):
                 with frozen(disk):
                     said = kvmount.wait_until(lambda t=told: line_of(mount, f"{t} has taken no writes for"), 20, "a complaint")
                     kvmount.wait_until(lambda t=told: f"{t} takes no writes seconds=" in log_of(mount), 20, "a line of the log")
@@ -197,15 +165,15 @@ def test_stores_go_on_on_the_other_disk(disks, transport, data_path, state_on):
     with started([healthy, sick], transport, data_path, state) as mount:
         os.mkdir(f"{mount.mnt}/d")
         fill(f"{mount.mnt}/d")
-        with Storers(f"{mount.mnt}/d"):
+        with storers(f"{mount.mnt}/d"):
             kvmount.wait_until(lambda: all(os.listdir(f"{disk.path}/nvme/objects") for disk in disks[:2]), 20, "stores")
             with frozen(sick.path):
-                later = Storers(f"{mount.mnt}/d", first=STORERS)
                 began = time.monotonic()
-                with later:
-                    count, longest = kvmount.run_as(read_for, SECONDS, f"{mount.mnt}/d", seconds=60)
-                    done = [moment - began for moment in later.end()]
-            print(f"the first store after {min(done):.2f} s, {len(done)} in {SECONDS} s; {count} reads, the longest {longest:.2f} s")
+                with storers(f"{mount.mnt}/d", first=STORERS) as later:
+                    (reads,) = kvmount.run_as(read_by_turns, SECONDS, [f"{mount.mnt}/d"], seconds=60)
+            done = [moment - began for moment in later[0].returned]
+            print(f"the first store after {min(done):.2f} s, {len(done)} in {SECONDS} s; {len(reads)} reads, the longest "
+                  f"{max(reads):.2f} s")
             kvmount.check_time(min(done), 2, "the first store")
             gaps = [after - before for before, after in zip(sorted(done), sorted(done)[1:])]
             kvmount.check_time(max(gaps), 2, "the longest time without a store")
