@@ -11,6 +11,7 @@
 
 #include "backend/base/units.h"
 #include "backend/base/visible.h"
+#include "fs/node/closing.h"
 #include "tools/answers.h"
 #include "tools/commands.h"
 #include "tools/mount_path.h"
@@ -25,9 +26,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kFirstPause{2};
 constexpr std::chrono::milliseconds kLongestPause{200};
 constexpr std::chrono::seconds kShowEvery{2};
-// How long the kernel may take to tell the daemon that a file was closed: close(2) does not wait for that. A file that is open
-// longer is open: a program has closed a duplicate of its descriptor.
-constexpr std::chrono::seconds kCloseTakes{1};
 
 struct FlushArguments {
   std::string path = ".";

@@ -307,6 +307,7 @@ Result<void> Files::flush(OpenFile& file, const Caller& caller) {
 }
 
 Result<void> Files::fsync(OpenFile& file, bool /*data_only*/, const Caller& caller) {
+  note_closing(file, false);  // A duplicate was closed; this descriptor was not.
   bool is_marked = false;
   {
     const std::lock_guard lock(file.inode->mutex);

@@ -5,6 +5,7 @@
 
 #include "fs/known/place.h"
 #include "fs/life/states.h"
+#include "fs/node/closing.h"
 
 namespace kvcachefs {
 namespace {
@@ -43,12 +44,10 @@ Result<Unsealed> count_unsealed(Core& core, std::string_view top, const FlushPoi
       const std::lock_guard lock((*inode)->mutex);
       if ((*inode)->record.nlink == 0 || !is_unsealed((*inode)->record.state)) continue;
       const bool is_older = (*inode)->write_opens <= since.opened;
-      if (is_older && (*inode)->writers == 0)
-        ++out.files;
-      else if (is_older && (*inode)->writers == (*inode)->closing)
-        ++out.closing;
-      else
-        ++out.open;
+      const WrittenBy by = is_older ? written_by(**inode) : WrittenBy::kSomebody;
+      ++(by == WrittenBy::kNobody    ? out.files
+         : by == WrittenBy::kClosing ? out.closing
+                                     : out.open);
     }
     if (numbers.size() < kCountBatch) return out;
     after = numbers.back();

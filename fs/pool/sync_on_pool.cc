@@ -6,6 +6,7 @@
 
 #include "fs/known/place.h"
 #include "fs/life/states.h"
+#include "fs/node/closing.h"
 #include "fs/pool/shared_name.h"
 #include "fs/pool/unflushed.h"
 
@@ -16,25 +17,35 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kFirstPause{5};
 constexpr std::chrono::milliseconds kLongestPause{200};
 
-// What is still to come; 0: nothing.
-Result<std::uint64_t> left_of_file(Core& core, Inode& inode) {
+// What is still to come.
+struct Left {
+  std::uint64_t closed = 0;
+  std::uint64_t closing = 0;
+};
+
+Result<Left> left_of_file(Core& core, Inode& inode) {
   const auto shared = TRY(shared_name_of(core.catalog, core.knowledge, inode.number));
-  if (!shared) return 0;
+  if (!shared) return Left{};
   {
     const std::lock_guard lock(inode.mutex);
-    if (inode.writers > 0 || inode.record.nlink == 0) return 0;
-    if (is_unsealed(inode.record.state)) return 1;
+    if (inode.record.nlink == 0) return Left{};
+    const WrittenBy by = written_by(inode);
+    if (by == WrittenBy::kSomebody) return Left{};
+    if (by == WrittenBy::kClosing) return Left{.closing = 1};
+    if (is_unsealed(inode.record.state)) return Left{.closed = 1};
   }
-  return TRY(core.catalog.is_to_publish(inode.number)) ? 1 : 0;
+  const bool is_to_come = TRY(core.catalog.is_to_publish(inode.number));
+  return Left{.closed = is_to_come ? std::uint64_t{1} : 0};
 }
 
-Result<std::uint64_t> left_below(Core& core, InodeNumber directory, InodeNumber& before) {
+Result<Left> left_below(Core& core, InodeNumber directory, InodeNumber& before) {
   const auto place = core.knowledge.places().of(directory);
   if (!place.ok()) return place.error();
-  if (*place == nullptr) return 0;
+  if (*place == nullptr) return Left{};
   if (before == 0) before = core.catalog.coming_id();
   const Unflushed left = TRY(count_unflushed(core, (*place)->path, before));
-  return left.files + left.removed + (left.more ? 1 : 0);
+  return Left{.closed = left.files + left.removed + (left.more ? 1 : 0),
+              .closing = left.closing};
 }
 
 }  // namespace
@@ -53,11 +64,12 @@ Result<void> sync_on_pool(Core& core, InodeNumber number, Clock::time_point call
   std::uint64_t last = 0;
   InodeNumber before = 0;
   while (true) {
-    const std::uint64_t left =
+    const Left found =
         is_file ? TRY(left_of_file(core, *inode)) : TRY(left_below(core, number, before));
+    const Clock::time_point now = Clock::now();
+    const std::uint64_t left = found.closed + (now - called < kCloseTakes ? found.closing : 0);
     if (left == 0) return {};
     if (!sync.is_up()) return fail(EIO, "pool-sync: the pool is down");
-    const Clock::time_point now = Clock::now();
     if (left < last) end = std::min(now + kPoolSyncPatience, called + kLongestPoolSync);
     last = left;
     if (now >= end) return fail(EIO, "pool-sync: not on the pool in time");

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fs/life/states.h"
+#include "fs/node/closing.h"
 #include "fs/pool/shared_name.h"
 
 namespace kvcachefs {
@@ -13,16 +14,19 @@ constexpr std::size_t kCountBatch = 1024;
 // That are looked at, of each kind.
 constexpr std::size_t kMostSeen = 65'536;
 
-Result<bool> is_going_there(Core& core, std::string_view top, InodeNumber number,
-                            bool is_sealed) {
+Result<void> count_file(Core& core, std::string_view top, InodeNumber number, bool is_sealed,
+                        Unflushed& out) {
   const auto shared = TRY(shared_name_of(core.catalog, core.knowledge, number));
-  if (!shared || !is_below(shared->path, top)) return false;
+  if (!shared || !is_below(shared->path, top)) return {};
   const Result<InodePtr> inode = core.table.get(number);
-  if (!inode.ok() || !(*inode)->is_file()) return false;
-  // Who writes to it has not closed it.
+  if (!inode.ok() || !(*inode)->is_file()) return {};
   const std::lock_guard lock((*inode)->mutex);
-  return (*inode)->writers == 0 && (*inode)->record.nlink > 0 &&
-         is_unsealed((*inode)->record.state) != is_sealed;
+  if ((*inode)->record.nlink == 0 || is_unsealed((*inode)->record.state) == is_sealed)
+    return {};
+  const WrittenBy by = written_by(**inode);
+  if (by == WrittenBy::kNobody) ++out.files;
+  if (by == WrittenBy::kClosing) ++out.closing;
+  return {};
 }
 
 using List = std::function<Result<std::vector<InodeNumber>>(InodeNumber after)>;
@@ -35,7 +39,7 @@ Result<void> count_files(Core& core, std::string_view top, InodeNumber before, c
     const std::vector<InodeNumber> numbers = TRY(list(after));
     for (const InodeNumber number : numbers) {
       if (number >= before) return {};
-      if (TRY(is_going_there(core, top, number, are_sealed))) ++out.files;
+      TRY(count_file(core, top, number, are_sealed, out));
     }
     if (numbers.size() < kCountBatch) return {};
     after = numbers.back();

@@ -12,6 +12,8 @@ namespace kvcachefs {
 
 struct Unflushed {
   std::uint64_t files = 0;  // closed ones that the pool does not have, or not as they are here
+  std::uint64_t closing =
+      0;  // the same of those whose RELEASE is under way (fs/node/closing.h)
   std::uint64_t removed = 0;  // names that were taken away here and are still there
   std::uint64_t owners = 0;   // owners and modes that were given here and are not there yet
   bool more = false;          // that many at least

@@ -127,6 +127,47 @@ def test_an_fsync_waits_for_the_pool(kind):
         assert not os.path.exists(pool.path(pools.block_name("model", 0)))
 
 
+@pytest.mark.parametrize("what", ["directory", "file"])
+def test_an_fsync_waits_for_what_is_being_closed(what):
+    """close(2) returns before the kernel's RELEASE. A duplicate that stays open for a moment makes that moment longer."""
+    with pools.Pool("dir") as pool, \
+            pools.node(pool, "closing", options=["--pool-sync", "pool"]) as mount, \
+            concurrent.futures.ThreadPoolExecutor() as background:
+        pools.wait_until_joined(mount)
+        thread = []
+
+        def sync(path):
+            fd = os.open(path, os.O_RDONLY)
+            thread[:] = [threading.get_native_id()]
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+        def is_in_fsync():
+            with open(f"/proc/self/task/{thread[0]}/syscall", encoding="ascii") as file:
+                return file.read().startswith(f"{FSYNC} ")
+
+        name = pools.block_name("model", 1)
+        path = os.path.join(mount.mnt, name)
+        fd = pools.store(mount.mnt, name, content(1, KIB), keep_open=True)
+        os.fsync(fd)  # The file's own writer waits for nothing.
+        os.close(os.dup(fd))
+        waits = background.submit(sync, path if what == "file" else os.path.dirname(path))
+        kvmount.wait_until(lambda: thread and is_in_fsync(), 10, "the fsync")
+        os.close(fd)
+        waits.result(60)
+        assert os.path.exists(pool.path(name))
+        # Who keeps the file open for longer is not waited for.
+        name = pools.block_name("model", 2)
+        fd = pools.store(mount.mnt, name, content(2, KIB), keep_open=True)
+        os.close(os.dup(fd))
+        sync(os.path.join(mount.mnt, name) if what == "file" else os.path.dirname(os.path.join(mount.mnt, name)))
+        assert not os.path.exists(pool.path(name))
+        os.close(fd)
+        kvmount.wait_until(lambda: os.path.exists(pool.path(name)), 20, "the block on the pool")
+
+
 def test_an_fsync_fails_when_the_pool_does_not_answer():
     with pools.Pool("nfs", own=True) as pool, \
             pools.node(pool, "fails", options=["--pool-sync", "pool"]) as mount, \
