@@ -247,10 +247,17 @@ std::int64_t Budget::room_now(std::uint32_t device) const {
   return seen.room.bytes - std::max<std::int64_t>(grown, 0);
 }
 
-bool Budget::is_below_low(std::uint32_t device) const {
+bool Budget::is_below_low(std::uint32_t device, int part) const {
   const DeviceRoom& seen = of_[device].seen;
-  return room_now(device) < static_cast<std::int64_t>(seen.marks.low) ||
-         (of_[device].looked && seen.room.inodes < seen.marks.inode_low);
+  return room_now(device) < static_cast<std::int64_t>(seen.marks.low) / part ||
+         (of_[device].looked && seen.room.inodes < seen.marks.inode_low / part);
+}
+
+bool Budget::waits_now(std::uint32_t device, TenantSlot tenant) const {
+  constexpr int kWithinShare = 2;
+  const TenantMask over = over_share_.load(std::memory_order_relaxed);
+  const bool is_within = over != 0 && (over & mask_of(tenant)) == 0;
+  return !of_[device].exhausted && is_below_low(device, is_within ? kWithinShare : 1);
 }
 
 bool Budget::is_tight(std::uint32_t device) const {
@@ -281,13 +288,18 @@ bool Budget::is_short(std::uint32_t device) const {
   return !of.exhausted && is_below_low(device);
 }
 
-void Budget::wait_for_room(std::uint32_t device, std::chrono::steady_clock::time_point called) {
+bool Budget::waits_for_room(std::uint32_t device, TenantSlot tenant) const {
+  const std::lock_guard lock(mutex_);
+  return device < of_.size() && waits_now(device, tenant);
+}
+
+void Budget::wait_for_room(std::uint32_t device, TenantSlot tenant,
+                           std::chrono::steady_clock::time_point called) {
   std::unique_lock lock(mutex_);
   if (device >= of_.size()) return;
-  const Device& of = of_[device];
   slowed_.fetch_add(1, std::memory_order_relaxed);
   room_made_.wait_until(lock, called + kLongestWait,
-                        [&] { return of.exhausted || !is_below_low(device); });
+                        [&] { return !waits_now(device, tenant); });
 }
 
 bool Budget::has_room(std::uint32_t device) const {
@@ -295,9 +307,10 @@ bool Budget::has_room(std::uint32_t device) const {
   return device >= of_.size() || room_now(device) >= 0;
 }
 
-bool Budget::make_room(std::uint32_t device, std::chrono::steady_clock::time_point called) {
+bool Budget::make_room(std::uint32_t device, TenantSlot tenant,
+                       std::chrono::steady_clock::time_point called) {
   if (on_writer) on_writer();
-  if (is_short(device)) wait_for_room(device, called);
+  if (waits_for_room(device, tenant)) wait_for_room(device, tenant, called);
   return has_room(device);
 }
 

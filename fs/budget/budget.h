@@ -102,15 +102,21 @@ class Budget {
   }
   // Over its budget, and nothing can be evicted: ENOSPC.
   [[nodiscard]] bool is_full(std::uint32_t device) const;
-  // Whether closes of written files should wait_for_room().
+  // The evictor is behind with it: who takes room there waits, or does without.
   [[nodiscard]] bool is_short(std::uint32_t device) const;
-  // Waits until there is room, nothing more can be evicted, or kLongestWait is over since `called`.
-  void wait_for_room(std::uint32_t device, std::chrono::steady_clock::time_point called);
+  // Whether the close of a file that such a tenant has written is to wait_for_room(). The room is
+  // made of what those have who have more than their share, and they wait for it; who is within
+  // his share waits only where half as much is left.
+  [[nodiscard]] bool waits_for_room(std::uint32_t device, TenantSlot tenant) const;
+  // Waits until that is no longer so, nothing more can be evicted, or kLongestWait is over since
+  // `called`.
+  void wait_for_room(std::uint32_t device, TenantSlot tenant,
+                     std::chrono::steady_clock::time_point called);
   // Whether all that is counted fits by now, headroom included.
   [[nodiscard]] bool has_room(std::uint32_t device) const;
   // The same of what is written by us, as loads are, and was counted as usage() before: the evictor is awake meanwhile, and
   // where it is short of room it is waited for as above.
-  [[nodiscard]] bool make_room(std::uint32_t device,
+  [[nodiscard]] bool make_room(std::uint32_t device, TenantSlot tenant,
                                std::chrono::steady_clock::time_point called);
   // The same of many bytes that one call takes at once. What does not fit beside what must
   // stay, on the device or in its tenant's quota, is refused at once, and costs nobody
@@ -133,6 +139,8 @@ class Budget {
   // What the last round of evictions came to: nothing was left that could go.
   void set_exhausted(std::uint32_t device, bool exhausted);
   void set_over_quota(TenantMask tenants) noexcept { over_quota_.store(tenants); }
+  // Those who have more than their share; none: nobody has a share.
+  void set_over_share(TenantMask tenants) noexcept { over_share_.store(tenants); }
   // Of those who were, these have too much still.
   void keep_over_quota(TenantMask tenants) noexcept { over_quota_.fetch_and(tenants); }
   [[nodiscard]] bool has_writers() const;
@@ -175,7 +183,8 @@ class Budget {
 
   // What is left by now: at the last look, less what has grown since. The caller holds mutex_.
   [[nodiscard]] std::int64_t room_now(std::uint32_t device) const;
-  [[nodiscard]] bool is_below_low(std::uint32_t device) const;  // the same
+  [[nodiscard]] bool is_below_low(std::uint32_t device, int part = 1) const;    // the same
+  [[nodiscard]] bool waits_now(std::uint32_t device, TenantSlot tenant) const;  // the same
   void look_at(std::uint32_t index, std::int64_t now_ns);
   void look_at_database(std::int64_t now_ns);
   void measure(const std::function<InodePtr(InodeNumber)>& find);
@@ -199,6 +208,7 @@ class Budget {
   InodeNumber measured_last_ = 0;
   std::atomic<std::uint64_t> slowed_{0};
   std::atomic<TenantMask> over_quota_{0};
+  std::atomic<TenantMask> over_share_{0};
 };
 
 // What a file occupies.

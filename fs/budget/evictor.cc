@@ -134,6 +134,7 @@ void Evictor::round() {
   const bool was_desperate = core_.is_desperate.load();
   become_desperate(needs);
   budget.keep_over_quota(shares_.beyond_quota());
+  budget.set_over_share(shares_.beyond_share());
   for (std::uint32_t index = 0; index < needs.size(); ++index) {
     const Need& need = needs[index];
     const bool has_room = !need.any() || need.evicted > 0 || need.is_coming();

@@ -261,7 +261,8 @@ Result<std::optional<std::uint32_t>> Files::device_of(Inode& inode) {
 Result<FlushCost> Files::flush_cost(const OpenFile& file, bool waits_for_room) {
   if (!file.writable()) return FlushCost::kQuick;
   const std::optional<std::uint32_t> device = TRY(device_of(*file.inode));
-  if (waits_for_room && device && core_.budget.is_short(*device))
+  if (waits_for_room && device &&
+      core_.budget.waits_for_room(*device, file.inode->tenant.load(std::memory_order_relaxed)))
     return FlushCost::kWaitsForRoom;
   return file.inode->close_waits.load(std::memory_order_relaxed) ? FlushCost::kWaitsForDisk
                                                                  : FlushCost::kQuick;
@@ -269,7 +270,7 @@ Result<FlushCost> Files::flush_cost(const OpenFile& file, bool waits_for_room) {
 
 void Files::wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_point called) {
   if (const auto device = device_of(*file.inode); device.ok() && *device)
-    core_.budget.wait_for_room(**device, called);
+    core_.budget.wait_for_room(**device, file.inode->tenant.load(), called);
 }
 
 void Files::note_closing(OpenFile& file, bool is_closing) {

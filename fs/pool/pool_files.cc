@@ -396,7 +396,7 @@ Result<PoolFiles::Load> PoolFiles::load(const InodePtr& inode, const Standing& s
   count_bytes(*inode, local.device, fits ? copy.size : 0);
   const auto called = SteadyClock::now();
   Result<Fetched> fetched = fail(ENOSPC, "pool: there is no room for a file");
-  if (fits && core_.budget.make_room(local.device, called))
+  if (fits && core_.budget.make_room(local.device, inode->tenant.load(), called))
     fetched = fetch_now(standing, noted ? std::optional(std::move(noted->known)) : std::nullopt,
                         local.fd, load_deadline(called, copy.size), pace);
   return Load{.object = object, .local = std::move(local), .fetched = std::move(fetched)};
