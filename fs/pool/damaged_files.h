@@ -31,19 +31,32 @@ class DamagedFiles {
   [[nodiscard]] std::uint64_t at(std::uint64_t path_hash) const {
     const std::lock_guard lock(mutex_);
     const auto known = files_.find(path_hash);
-    return known != files_.end() ? known->second : 0;
+    return known != files_.end() ? known->second.fileid : 0;
+  }
+  // It was found just now: a miss, also to who asks the server, as news of the path (that it was published, which may come
+  // late) has the miss forgotten that found() notes.
+  [[nodiscard]] bool is_missed(std::uint64_t path_hash, std::uint64_t fileid,
+                               std::int64_t now_ns) const {
+    const std::lock_guard lock(mutex_);
+    const auto known = files_.find(path_hash);
+    return known != files_.end() && known->second.fileid == fileid &&
+           now_ns < known->second.missed_until_ns;
   }
   // Loads that came to one.
   [[nodiscard]] std::uint64_t count() const noexcept { return count_.load(); }
 
  private:
+  struct File {
+    std::uint64_t fileid = 0;
+    std::int64_t missed_until_ns = 0;
+  };
   // False: it is known.
-  bool note(std::uint64_t path_hash, std::uint64_t fileid);
+  bool note(std::uint64_t path_hash, const File& file);
 
   PoolService& service_;
   std::atomic<std::uint64_t> count_{0};
   mutable std::mutex mutex_;
-  std::unordered_map<std::uint64_t, std::uint64_t> files_;  // under mutex_, as the next
+  std::unordered_map<std::uint64_t, File> files_;  // under mutex_, as the next
   std::deque<std::uint64_t> order_;
 };
 

@@ -197,7 +197,8 @@ InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name, bool loa
     // What somebody put there that is neither a file nor a directory stays there.
     const PoolStatus& status = found->known.status;
     if (status.kind == PoolKind::kOther ||
-        (*tombstone && (*tombstone)->fileid == status.fileid))
+        (*tombstone && (*tombstone)->fileid == status.fileid) ||
+        damaged_.is_missed(shared.path_hash, status.fileid, monotonic_now()))
       return nullptr;
     found_.fetch_add(1, std::memory_order_relaxed);
     return take_over(directory, name, shared, std::move(*found));

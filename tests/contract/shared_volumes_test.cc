@@ -20,6 +20,7 @@
 #include "fs/explain/evict.h"
 #include "fs/explain/explain.h"
 #include "fs/flush.h"
+#include "fs/pool/damaged_files.h"
 #include "fs/pool/looked_again.h"
 #include "tests/fakes/promise.h"
 #include "tests/fakes/test_volume.h"
@@ -485,6 +486,23 @@ TEST_P(SharedVolumes, ADamagedFileOfThePoolIsAMiss) {
   EXPECT_EQ(kMissing, b_.read("f"));
   EXPECT_EQ(1U, b_.counts().missed);
   EXPECT_EQ(400'000U, a_.read("f").size());
+}
+
+// Who opens it to write finds no name the second time, however late its publication is heard of: a second ESTALE would be
+// his error.
+TEST_P(SharedVolumes, ADamagedNameIsAMissWhateverIsHeardOfIt) {
+  a_->store_file(kRootInode, "f", std::string(400'000, 'x'));
+  ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("f"); }));
+  testing::damage_unseen(below("f"), 300'000);
+  const auto found = std::chrono::steady_clock::now();
+  EXPECT_ERROR(ESTALE, (*b_)->open(must(b_->resolve("f")), O_WRONLY, kRoot));
+  do {
+    b_.forget_misses();
+    const bool is_found = b_.finds("f");
+    if (std::chrono::steady_clock::now() - found >= DamagedFiles::kMissFor) break;
+    ASSERT_FALSE(is_found);
+  } while (true);
+  EXPECT_TRUE(TestVolume::wait_for([&] { return b_.finds("f"); }));
 }
 
 // Its bytes are on their way before the lookup has been answered.

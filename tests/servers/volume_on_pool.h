@@ -29,6 +29,9 @@ class Server {
   }
   ~Server() { stop(); }
 
+  // As when it hears late of what another has put there.
+  void forget_misses() { service_->misses().forget_all(); }
+
   void run() {
     Uuid node = kNode;
     node[0] = number_;
