@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <grp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "backend/base/unique_fd.h"
 #include "fs/config_paths.h"
@@ -346,6 +348,26 @@ Result<void> set_pool_owner(Config& config, std::string_view value, std::string&
   return {};
 }
 
+Result<void> set_keep_by(Config& config, std::string_view value, std::string& problem) {
+  constexpr std::string_view kGroup = "group:";
+  config.keepers = {.anyone = value == "anyone", .group = {}};
+  if (value == "anyone" || value == "root") return {};
+  if (!value.starts_with(kGroup))
+    return refuse(problem,
+                  fmt::format("'{}' is nobody: say anyone, root or group:NAME", value));
+  const std::string name(value.substr(kGroup.size()));
+  config.keepers.group = parse_id(name);
+  if (config.keepers.group) return {};
+  std::vector<char> buffer(std::size_t{1} << 16);
+  struct group entry {};
+  struct group* found = nullptr;
+  if (::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 ||
+      found == nullptr)
+    return refuse(problem, fmt::format("'{}' is no group of this machine", name));
+  config.keepers.group = found->gr_gid;
+  return {};
+}
+
 // The file has been read by then.
 Result<void> set_config(Config&, std::string_view value, std::string& problem) {
   if (value.empty())
@@ -402,6 +424,11 @@ constexpr std::array kSettings = {
         "What a closed file is: cache (after a power cut it is exact or gone) or keep (each "
         "close waits until the disk has it). Default: cache",
         set_policy},
+    Setting{
+        "keep-by", "WHO", kValue, true, true,
+        "Who may say that a file is never evicted, by fsync, pin or a policy: anyone, root or "
+        "group:NAME (its members, and root). Others' files are cache. Default: anyone",
+        set_keep_by},
     Setting{"min-free", "SIZE", kValue, true, true,
             "What stays free on the filesystem of each nvme directory, whoever fills it: files "
             "are evicted before. 0, a size, or a share (1% to 50%). Default: 5%",

@@ -18,6 +18,7 @@
 #include "backend/base/units.h"
 #include "backend/pool/pool_uri.h"
 #include "fs/known/direct_io.h"
+#include "fs/known/keepers.h"
 #include "fs/metrics_address.h"
 #include "fs/mount_options.h"
 #include "fs/pool/pool_options.h"
@@ -64,6 +65,7 @@ struct Config {
   DataPathChoice data_path = DataPathChoice::kAuto;
   TransportChoice transport = TransportChoice::kAuto;
   bool keep_by_default = false;  // policy keep
+  Keepers keepers;               // keep-by
   VerifyMode verify = VerifyMode::kOpen;
   std::uint64_t scrub = 8 * kMiB;  // bytes a second; 0: off
   // Most that is read ahead for lookups, of this machine's memory; nullopt: nothing is.

@@ -84,6 +84,7 @@ Result<json> explain(Volume& volume, const ControlRequest& request) {
   out["links"] = told.record.nlink;
   out["created"] = seconds_json(told.record.btime);
   out["policy"] = told.policy ? json(name_of(*told.policy)) : json();
+  if (told.is_beyond_share) out["beyond_share"] = true;
   out["policy_by"] = told.by ? json(by_name(*told.by)) : json();
   out["policy_from"] = or_null(told.policy_from);
   out["ttl"] = told.ttl ? json(told.ttl->count()) : json();

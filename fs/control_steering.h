@@ -21,7 +21,8 @@
 // last_use. Else inode, type, links, created, policy, policy_by ("file", "directory", "layout",
 // "application", "mount"), policy_from (a path), ttl (seconds), ttl_from; of a file device, object,
 // size, allocated, written, state, missing, open, open_for_writing, obstacle ("open", "unsealed",
-// "kept", "pinned", "owned", "leased", "queued", or null: it may go), expires, block (OBJECT of control_queries.h) and chain: parent
+// "kept", "pinned", "owned", "leased", "queued", or null: it may go), beyond_share (true: to be kept, and cache all the same),
+// expires, block (OBJECT of control_queries.h) and chain: parent
 // (OBJECT or null), has_parent, firm, children, more_children, goes_after.
 #pragma once
 

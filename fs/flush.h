@@ -13,7 +13,7 @@ struct Flush {
   Unsealed unsealed;
   bool is_syncing = false;  // seals and names are in the catalog, and not on the disk yet
   std::uint64_t poisoned =
-      0;  // files of the whole mount, since it began, that a disk has refused
+      0;  // files of the whole mount, since it began, that were not written in full
   bool has_pool = false;
   bool publishes = false;  // on the pool; false: the rest is empty
   Unflushed unflushed;

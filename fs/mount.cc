@@ -272,6 +272,7 @@ Result<void> Mount::open_volume(std::string& problem) {
   trial_.reset(::open(trial.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   session_ = std::make_unique<FuseSession>(session_options(config_, trial_.get()));
   const VolumeOptions options{.keep_by_default = config_.keep_by_default,
+                              .keepers = config_.keepers,
                               .read_only = config_.kernel.read_only,
                               .verify = config_.verify,
                               .scrub_bytes_per_second = config_.scrub,

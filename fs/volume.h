@@ -32,6 +32,7 @@
 #include "fs/budget/budget_options.h"
 #include "fs/budget/tenant_report.h"
 #include "fs/known/direct_io.h"
+#include "fs/known/keepers.h"
 #include "fs/known/use_table.h"
 #include "fs/life/drop_history.h"
 #include "fs/life/stage_counts.h"
@@ -134,6 +135,7 @@ struct ListedEntry {
 
 struct VolumeOptions {
   bool keep_by_default = false;  // --policy keep
+  Keepers keepers = {};
   bool read_only = false;
   VerifyMode verify = VerifyMode::kOpen;
   std::uint64_t scrub_bytes_per_second = 0;  // 0: no scrub

@@ -38,7 +38,8 @@ std::string_view why_dropped(const std::string& reason) {
   if (reason == "asked") return "kvcachefs evict asked for it";
   if (reason == "incomplete") return "it was incomplete after a crash";
   if (reason == "poisoned")
-    return "the disk refused its data, or was full while it was written";
+    return "it was not written in full: the disk refused its data or was full, or it was more "
+           "than its quota";
   if (reason == "lost") return "its backing file was missing";
   if (reason == "damaged") return "its backing file was damaged";
   if (reason == "unreadable") return "its device could not read its backing file";
@@ -76,6 +77,10 @@ void show_policy(const json& told) {
   } else {
     print_out("  policy       {} ({})\n", policy, who);
   }
+  if (is_true(told, "beyond_share"))
+    print_out(
+        "               to be kept, but more would stay than its quota or others' shares "
+        "allow\n");
   if (const std::uint64_t ttl = count_in(told, "ttl"); ttl > 0) {
     print_out("  ttl          {} after the last use (told to {})\n",
               format_duration(std::chrono::seconds{static_cast<std::int64_t>(ttl)}),

@@ -146,7 +146,7 @@ int finish(const FlushArguments& arguments, const Left& left, const Left& before
                                                    : nlohmann::json(left.stopped_for)}}));
   const bool is_refused = left.poisoned > before.poisoned;
   if (is_refused)
-    complain(fmt::format("flush: {}: {} lost, for a disk has refused them (see the log)",
+    complain(fmt::format("flush: {}: {} lost, as they were not written in full (see the log)",
                          visible(arguments.path),
                          counted(left.poisoned - before.poisoned, "file")));
   if (left.skipped > before.skipped)

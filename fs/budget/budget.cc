@@ -157,7 +157,8 @@ void Budget::writer_ended(const Inode& inode) {
 void Budget::note_settling(const Inode& inode) {
   const InodeRecord& record = inode.record;
   usage_.set_settling(inode.number, record.state == DataState::kPublished && record.nlink > 0 &&
-                                        inode.writers == 0 && (record.flags & kInodeKeep) == 0);
+                                        inode.writers == 0 && !inode.kept &&
+                                        (record.flags & kInodeKeep) == 0);
 }
 
 void Budget::note_rewrite(InodeNumber number, const InodeRecord& before,
@@ -185,6 +186,18 @@ std::vector<InodeNumber> Budget::rewritten(InodeNumber after, std::size_t most) 
 bool Budget::has_writers() const {
   const std::lock_guard lock(mutex_);
   return !writing_.empty();
+}
+
+std::vector<InodeNumber> Budget::written() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<InodeNumber> out;
+  out.reserve(writing_.size());
+  for (const auto& [inode, device] : writing_) out.push_back(inode);
+  return out;
+}
+
+InodeNumber Budget::largest_written(TenantMask tenants) const {
+  return usage_.largest_of(written(), tenants);
 }
 
 // ---- uses
@@ -321,6 +334,9 @@ Result<Reservation> Budget::reserve(std::uint32_t device, TenantSlot tenant,
     if (usage_.by_tenant()[tenant].stays() + bytes > *found->terms.quota)
       return fail(EDQUOT, "it does not fit into the quota beside what must stay");
   }
+  const Staying staying = this->staying();
+  if (staying.left(tenant).of_share + staying.slack() < static_cast<std::int64_t>(bytes))
+    return fail(ENOSPC, "it does not fit beside what others' shares promise them");
   const UsageSums now = usage_.on(device);
   const DeviceRoom seen = room_on(device);
   if (seen.room.budget > 0 && now.kept + now.live + bytes > seen.room.budget)
@@ -336,6 +352,42 @@ Result<Reservation> Budget::reserve(std::uint32_t device, TenantSlot tenant,
                         [&] { return has_room() || of.exhausted; });
   if (!has_room()) return fail(ENOSPC, "nothing more can be evicted for it");
   return held;
+}
+
+Staying Budget::staying() const {
+  if (!knowledge_.tenants().had_any()) return {};
+  std::uint64_t budget = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Device& of : of_) budget += of.seen.room.budget;
+  }
+  return {knowledge_.tenants().list(), usage_.by_tenant(), budget};
+}
+
+void Budget::look_at_staying() {
+  const Staying now = staying();
+  stays_over_quota_.store(now.beyond_quota(), std::memory_order_relaxed);
+  stays_over_share_.store(now.beyond_share(), std::memory_order_relaxed);
+}
+
+Result<void> Budget::check_growth(std::uint32_t device, TenantSlot tenant) const {
+  const TenantMask mask = mask_of(tenant);
+  if ((stays_over_quota_.load(std::memory_order_relaxed) & mask) != 0)
+    return fail(EDQUOT, "what is kept or open is more than the quota");
+  if ((stays_over_share_.load(std::memory_order_relaxed) & mask) != 0)
+    return fail(ENOSPC, "what is kept or open is more than others' shares leave");
+  if (is_full(device)) return fail(ENOSPC, "the budget is used, and nothing can be evicted");
+  return {};
+}
+
+Result<void> Budget::check_staying(TenantSlot tenant, std::uint64_t bytes) const {
+  const Staying now = staying();
+  const Staying::Left& left = now.left(tenant);
+  const auto more = static_cast<std::int64_t>(bytes);
+  if (left.of_quota < more) return fail(EDQUOT, "what is kept would be more than the quota");
+  if (left.of_share < more)
+    return fail(ENOSPC, "what is kept would be more than others' shares leave");
+  return {};
 }
 
 bool Budget::can_hold(std::uint32_t device, std::uint64_t bytes) const {
@@ -366,12 +418,7 @@ void Budget::set_exhausted(std::uint32_t device, bool exhausted) {
 // ---- looking
 
 void Budget::measure(const std::function<InodePtr(InodeNumber)>& find) {
-  std::vector<InodeNumber> numbers;
-  {
-    const std::lock_guard lock(mutex_);
-    numbers.reserve(writing_.size());
-    for (const auto& [inode, device] : writing_) numbers.push_back(inode);
-  }
+  std::vector<InodeNumber> numbers = written();
   if (numbers.size() > kMostMeasured) {
     // In turns, by number.
     std::sort(numbers.begin(), numbers.end());
@@ -439,6 +486,7 @@ void Budget::look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t
     of_[index].writers = 0;
   }
   leases_.set_most_bytes(budget / 2);
+  look_at_staying();
   const std::lock_guard lock(mutex_);
   for (const auto& [inode, device] : writing_)
     if (device < of_.size()) ++of_[device].writers;

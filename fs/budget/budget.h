@@ -22,6 +22,7 @@
 
 #include "fs/budget/budget_options.h"
 #include "fs/budget/leases.h"
+#include "fs/budget/staying.h"
 #include "fs/budget/usage.h"
 #include "fs/known/knowledge.h"
 #include "fs/node/devices.h"
@@ -96,6 +97,17 @@ class Budget {
 
   // Who opens a file on it for writing now is served by the daemon, which sees each write fail.
   [[nodiscard]] bool is_tight(std::uint32_t device) const;
+  // The same of a tenant's file: what it may have of what cannot be evicted (staying.h) comes to its end.
+  [[nodiscard]] bool is_near_bound(TenantSlot tenant) const {
+    return (staying().near() & mask_of(tenant)) != 0;
+  }
+  // Whether a tenant's file there may grow. Errors: EDQUOT (as is_over_quota(), or what cannot be evicted is
+  // more than the quota), ENOSPC (as is_full(), or that is more than what others' shares leave).
+  Result<void> check_growth(std::uint32_t device, TenantSlot tenant) const;
+  // Whether so many bytes of a tenant that can be evicted may become such that cannot. Errors: as check_growth().
+  Result<void> check_staying(TenantSlot tenant, std::uint64_t bytes) const;
+  // As of now; where nobody has a share or a quota it costs nothing.
+  [[nodiscard]] Staying staying() const;
   // It has more than its quota, and nothing of that can be evicted: EDQUOT.
   [[nodiscard]] bool is_over_quota(TenantSlot tenant) const noexcept {
     return (over_quota_.load(std::memory_order_relaxed) & mask_of(tenant)) != 0;
@@ -138,6 +150,8 @@ class Budget {
   void look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t now_ns);
   // What the last round of evictions came to: nothing was left that could go.
   void set_exhausted(std::uint32_t device, bool exhausted);
+  // Of the files of such tenants that somebody writes the one that occupies most; 0: there is none.
+  [[nodiscard]] InodeNumber largest_written(TenantMask tenants) const;
   void set_over_quota(TenantMask tenants) noexcept { over_quota_.store(tenants); }
   // Those who have more than their share; none: nobody has a share.
   void set_over_share(TenantMask tenants) noexcept { over_share_.store(tenants); }
@@ -187,6 +201,9 @@ class Budget {
   [[nodiscard]] bool waits_now(std::uint32_t device, TenantSlot tenant) const;  // the same
   void look_at(std::uint32_t index, std::int64_t now_ns);
   void look_at_database(std::int64_t now_ns);
+  void look_at_staying();
+  // The files that somebody writes.
+  [[nodiscard]] std::vector<InodeNumber> written() const;
   void measure(const std::function<InodePtr(InodeNumber)>& find);
   void note_settling(const Inode& inode);
   void note_rewrite(InodeNumber number, const InodeRecord& before, const InodeRecord& after);
@@ -209,6 +226,9 @@ class Budget {
   std::atomic<std::uint64_t> slowed_{0};
   std::atomic<TenantMask> over_quota_{0};
   std::atomic<TenantMask> over_share_{0};
+  // Of staying(), as of the last look.
+  std::atomic<TenantMask> stays_over_quota_{0};
+  std::atomic<TenantMask> stays_over_share_{0};
 };
 
 // What a file occupies.

@@ -9,6 +9,7 @@
 #include "fs/budget/siblings.h"
 #include "fs/life/drop_replaced.h"
 #include "fs/life/evict_file.h"
+#include "fs/life/give_up_bytes.h"
 #include "fs/order/name_record.h"
 
 namespace kvcachefs {
@@ -125,6 +126,7 @@ void Evictor::round() {
   Budget& budget = core_.budget;
   budget.look([this](InodeNumber number) { return core_.table.find(number); }, monotonic_now());
   forget_kept_if_told();
+  give_up_overgrown();
   std::vector<Need> needs = this->needs();
   found_on_.resize(needs.size());
   shares_ = shares(needs);
@@ -146,6 +148,24 @@ void Evictor::round() {
     }
   }
   budget.announce();
+}
+
+// Who opened a file before his tenant came near its bounds writes on without being seen.
+void Evictor::give_up_overgrown() {
+  const Staying staying = core_.budget.staying();
+  for (const auto& [tenants, code] : {std::pair(staying.far_beyond_quota(), EDQUOT),
+                                      std::pair(staying.far_beyond_share(), ENOSPC)}) {
+    if (tenants == 0) continue;
+    const InodeNumber number = core_.budget.largest_written(tenants);
+    const InodePtr inode = number == 0 ? nullptr : core_.table.find(number);
+    if (inode == nullptr) continue;
+    const Result<void> given_up = give_up_bytes(core_, *inode, code);
+    if (std::exchange(given_up_last_, number) == number) continue;
+    log_warn(
+        "given_up inode={} errno={} failed_with={}: its bytes were more than its tenant may "
+        "have",
+        number, code, given_up.ok() ? 0 : given_up.error().code);
+  }
 }
 
 // With the first walk over all that found nothing; until there is room for a while.

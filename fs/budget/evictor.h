@@ -90,6 +90,7 @@ class Evictor {
   [[nodiscard]] TenantMask eligible(const std::vector<Need>& needs) const;
   void forget_kept_if_told();
   void walk(std::vector<Need>& needs);
+  void give_up_overgrown();
   // What files that are being rewritten held before.
   void drop_all_replaced(std::vector<Need>& needs);
   void begin_walk(Clock::time_point now);
@@ -128,6 +129,7 @@ class Evictor {
   bool has_moved_ =
       false;  // in this walk: some were used since, or are to go with others: their turn comes later
   InodeNumber replaced_last_ = 0;
+  InodeNumber given_up_last_ = 0;
   Shares shares_;            // as of this round
   bool of_anybody_ = false;  // in this walk: nothing is left of those who have too much
   // Names that directories or applications keep: passed over for a while without a look at them.

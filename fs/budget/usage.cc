@@ -316,9 +316,12 @@ TenantUses Usage::by_tenant() const {
   for (std::size_t slot = 0; slot < out.size(); ++slot) {
     out[slot].live = live_of_[slot];
     out[slot].settling = std::min(settling_of_[slot], live_of_[slot]);
-    if (!complete_) continue;
-    out[slot].evictable = not_below_zero(sums_.tenants[slot].evictable);
-    out[slot].kept = not_below_zero(sums_.tenants[slot].kept);
+    if (complete_) {
+      out[slot].evictable = not_below_zero(sums_.tenants[slot].evictable);
+      out[slot].kept = not_below_zero(sums_.tenants[slot].kept);
+    } else if (walking_) {
+      out[slot].kept = not_below_zero(next_.tenants[slot].kept);
+    }
   }
   return out;
 }
@@ -326,6 +329,31 @@ TenantUses Usage::by_tenant() const {
 std::uint64_t Usage::live_files() const {
   const std::lock_guard lock(mutex_);
   return live_.size();
+}
+
+InodeNumber Usage::largest_of(const std::vector<InodeNumber>& inodes,
+                              TenantMask tenants) const {
+  const std::lock_guard lock(mutex_);
+  InodeNumber largest = 0;
+  std::uint64_t bytes = 0;
+  for (const InodeNumber inode : inodes) {
+    const auto at = live_.find(inode);
+    if (at == live_.end() || at->second.bytes <= bytes) continue;
+    if ((mask_of(at->second.tenant) & tenants) == 0) continue;
+    largest = inode;
+    bytes = at->second.bytes;
+  }
+  return largest;
+}
+
+bool Usage::is_complete() const {
+  const std::lock_guard lock(mutex_);
+  return complete_;
+}
+
+bool Usage::is_counted_kept(ObjectId object) const {
+  const std::lock_guard lock(mutex_);
+  return (complete_ ? sums_ : next_).marks.of(object).kept;
 }
 
 }  // namespace kvcachefs

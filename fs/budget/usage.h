@@ -126,9 +126,16 @@ class Usage {
   void end_walk();
 
   [[nodiscard]] UsageSums on(std::uint32_t device) const;
-  // Without the sealed files, until they are counted.
+  // Without the sealed files, until they are counted; those that are kept count as the first walk meets them.
   [[nodiscard]] TenantUses by_tenant() const;
   [[nodiscard]] std::uint64_t live_files() const;
+  // Of these live files, as far as they are of such tenants, the one that occupies most; 0: none occupies anything.
+  [[nodiscard]] InodeNumber largest_of(const std::vector<InodeNumber>& inodes,
+                                       TenantMask tenants) const;
+  // The first walk has ended.
+  [[nodiscard]] bool is_complete() const;
+  // Whether a sealed file's object is counted as kept.
+  [[nodiscard]] bool is_counted_kept(ObjectId object) const;
 
  private:
   struct Live {

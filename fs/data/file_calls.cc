@@ -11,6 +11,7 @@
 #include "backend/allocated.h"
 #include "backend/base/log.h"
 #include "fs/data/files.h"
+#include "fs/life/check_kept.h"
 #include "fs/life/states.h"
 #include "fs/names/attrs.h"
 #include "fs/names/credentials.h"
@@ -76,7 +77,7 @@ Result<std::size_t> Files::write(OpenFile& file, std::span<const std::byte> data
   const int fd = TRY(file.descriptor());
   note_closing(file, false);
   TRY(strip_on_write(file, caller));
-  TRY(check_room(file, fd, offset + data.size()));
+  TRY(check_room(file, fd, offset, data.size()));
   std::size_t done = 0;
   while (done < data.size()) {
     const ssize_t put =
@@ -95,15 +96,16 @@ Result<std::size_t> Files::write(OpenFile& file, std::span<const std::byte> data
   return done;
 }
 
-// A file that grows when its device is full and nothing can go.
-Result<void> Files::check_room(OpenFile& file, int fd, std::uint64_t end) {
+// A file that grows when its device is full and nothing can go, or its tenant has too much that cannot go.
+Result<void> Files::check_room(OpenFile& file, int fd, std::uint64_t offset,
+                               std::uint64_t length) {
   const std::optional<std::uint32_t> device = TRY(device_of(*file.inode));
-  if (!device || !core_.budget.is_full(*device)) return {};
-  struct stat backing {};
-  if (::fstat(fd, &backing) != 0) return fail_errno("status of a backing file");
-  if (end <= static_cast<std::uint64_t>(backing.st_size)) return {};
-  poison(*file.inode, ENOSPC);
-  return fail(ENOSPC, "the budget is used, and nothing can be evicted");
+  if (!device) return {};
+  const Result<void> grows = core_.budget.check_growth(*device, file.inode->tenant.load());
+  if (grows.ok()) return {};
+  if (TRY(unallocated_bytes(fd, offset, length)) == 0) return {};
+  poison(*file.inode, grows.error().code);
+  return grows;
 }
 
 // A write of a new file has failed: it will not be whole. An application's own file has its errors by
@@ -121,15 +123,17 @@ void Files::poison(Inode& inode, int code) {
 // does not become one that must stay. It goes at once, or, published, as soon as it is closed.
 Result<void> Files::check_mapped(Inode& inode) {
   const std::optional<std::uint32_t> device = TRY(device_of(inode));
-  if (!device || !core_.budget.is_full(*device)) return {};
+  if (!device) return {};
+  const Result<void> grows = core_.budget.check_growth(*device, inode.tenant.load());
+  if (grows.ok()) return {};
   {
     const std::lock_guard lock(inode.mutex);
     const bool is_new =
         is_unsealed(inode.record.state) && inode.record.state != DataState::kMutable;
     if (!is_new || (inode.record.flags & kInodeFsynced) != 0) return {};
   }
-  poison(inode, ENOSPC);
-  return fail(ENOSPC, "the budget is used, and nothing can be evicted");
+  poison(inode, grows.error().code);
+  return grows;
 }
 
 // Before what was changed since the seal: else a cut in between finds a sealed file that is another one.
@@ -157,8 +161,10 @@ Result<void> Files::sync_bytes(Inode& inode, int fd) {
 Result<void> Files::make_durable(Inode& inode, int fd, std::uint32_t marks) {
   TRY(sync_bytes(inode, fd));
   TRY(check_mapped(inode));
+  const bool keeps = (marks & kInodeKeep) != 0 && TRY(is_to_be_kept(inode));
   {
     const std::lock_guard lock(inode.mutex);
+    if (keeps) TRY(check_kept(core_, inode));
     if (is_unsealed(inode.record.state) || (inode.record.flags & kInodeFsynced) == 0) {
       TRY(publish_locked(core_, inode));
     }
@@ -169,6 +175,19 @@ Result<void> Files::make_durable(Inode& inode, int fd, std::uint32_t marks) {
     }
   }
   return core_.catalog.sync();
+}
+
+// By an fsync, where nobody has a say but the application. Where nobody has a share or a quota it does not matter.
+Result<bool> Files::is_to_be_kept(Inode& inode) {
+  if (!core_.knowledge.tenants().had_any()) return false;
+  InodeRecord kept;
+  {
+    const std::lock_guard lock(inode.mutex);
+    if ((inode.record.flags & kInodeKeep) != 0) return false;
+    kept = inode.record;
+  }
+  kept.flags |= kInodeKeep;
+  return TRY(core_.knowledge.treatment(inode.number, kept)).is_kept();
 }
 
 // Its bytes. Not those of an object that is not the inode's any more.
@@ -200,6 +219,12 @@ Result<void> Files::keep_safe(Inode& inode, int fd, ObjectId object) {
   const std::lock_guard lock(inode.mutex);
   // Somebody writes it anew by now: his close is another one.
   if (inode.record.object != object) return {};
+  if (const Result<void> kept = check_kept(core_, inode); !kept.ok()) {
+    if (inode.record.state == DataState::kUnpublished)
+      TRY(kvcachefs::poison(core_, inode, kept.error().code));
+    return kept;
+  }
+  inode.kept = true;
   const std::uint32_t sticky = core_.options.keep_by_default ? std::uint32_t{kInodeKeep} : 0;
   return publish_locked(core_, inode, kInodeOnDisk | sticky);
 }
@@ -273,6 +298,13 @@ void Files::wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_
     core_.budget.wait_for_room(**device, file.inode->tenant.load(), called);
 }
 
+// Said once, as a disk's error is.
+Result<void> Files::check_lost(Inode& inode) {
+  if (inode.lost_errno.load(std::memory_order_relaxed) == 0) return {};
+  const int code = inode.lost_errno.exchange(0);
+  return code == 0 ? Result<void>{} : Result<void>{fail(code, "it had more than it may have")};
+}
+
 void Files::note_closing(OpenFile& file, bool is_closing) {
   if (file.is_closing.load(std::memory_order_relaxed) == is_closing) return;
   const std::lock_guard lock(file.inode->mutex);
@@ -286,6 +318,7 @@ void Files::note_closing(OpenFile& file, bool is_closing) {
 Result<void> Files::flush(OpenFile& file, const Caller& caller) {
   if (!file.writable()) return {};
   note_closing(file, true);
+  TRY(check_lost(*file.inode));
   if (is_another_process(caller, file.opener)) return {};
   if (TRY(is_empty_and_unfinished(*file.inode))) return {};
   Inode& inode = *file.inode;
@@ -309,13 +342,15 @@ Result<void> Files::flush(OpenFile& file, const Caller& caller) {
 
 Result<void> Files::fsync(OpenFile& file, bool /*data_only*/, const Caller& caller) {
   note_closing(file, false);  // A duplicate was closed; this descriptor was not.
+  TRY(check_lost(*file.inode));
   bool is_marked = false;
   {
     const std::lock_guard lock(file.inode->mutex);
     is_marked = (file.inode->record.flags & kNeededAgain) == kNeededAgain;
   }
   // A database syncs again and again: who asks matters once.
-  const bool says_nothing = !is_marked && core_.knowledge.serves_nfs(caller.pid);
+  const bool says_nothing = !is_marked && (core_.knowledge.serves_nfs(caller.pid) ||
+                                           !may_keep(caller, core_.options.keepers));
   return make_durable(*file.inode, TRY(file.descriptor()),
                       says_nothing ? kInodeFsynced : kNeededAgain);
 }
@@ -389,7 +424,7 @@ Result<std::uint64_t> Files::copy_range(OpenFile& from, std::uint64_t from_offse
   const int in = TRY(from.descriptor());
   const int out = TRY(to.descriptor());
   TRY(strip_on_write(to, caller));
-  TRY(check_room(to, out, to_offset + std::min(length, kMostCopiedAtOnce)));
+  TRY(check_room(to, out, to_offset, std::min(length, kMostCopiedAtOnce)));
   off_t in_at = static_cast<off_t>(from_offset);
   off_t out_at = static_cast<off_t>(to_offset);
   const ssize_t copied =

@@ -341,6 +341,7 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
     const Result<int> id = backing_id_of(*inode, *tier, fd.get());
     if (!id.ok()) return id.error();
     const bool watch_writes = writable && (core_.budget.is_tight(*inode->device) ||
+                                           core_.budget.is_near_bound(inode->tenant.load()) ||
                                            TRY(has_privileges(core_, *inode)));
     file->mode = watch_writes ? ServeMode::kPassthroughDirect : ServeMode::kPassthrough;
   } else {

@@ -48,6 +48,7 @@ class Files {
   // Its name here stood for what the pool has.
   Result<void> let_go_of_remote(Inode& inode);
   Result<void> check_mapped(Inode& inode);
+  Result<bool> is_to_be_kept(Inode& inode);
   // sync_change() and fdatasync; where the disk fails, what is not published yet is poisoned.
   Result<void> sync_bytes(Inode& inode, int fd);
   // That, then the sticky marks (kInode...), all durable when it returns. `fd` is of the inode's
@@ -84,6 +85,7 @@ class Files {
   void undo_rewrite(Inode& inode);
   Result<void> note_left_open(Inode& inode);
   Result<int> backing_id_of(Inode& inode, Tier& tier, int fd);
+  static Result<void> check_lost(Inode& inode);
   // Keeps OpenFile::is_closing and Inode::closing.
   static void note_closing(OpenFile& file, bool is_closing);
   Result<void> strip_on_write(OpenFile& file, const Caller& caller);
@@ -92,7 +94,7 @@ class Files {
   Result<bool> is_empty(Inode& inode);
   Result<bool> is_empty_rewrite(Inode& inode);
   Result<void> check_unfinished(Inode& inode);
-  Result<void> check_room(OpenFile& file, int fd, std::uint64_t end);
+  Result<void> check_room(OpenFile& file, int fd, std::uint64_t offset, std::uint64_t length);
   void poison(Inode& inode, int code);
   Result<void> sync_change(Inode& inode);
   void store_done(Inode& inode);

@@ -51,7 +51,13 @@ Result<std::optional<std::string>> told_by(Catalog& catalog, const Explanation& 
 
 Result<void> add_policy(Core& core, Explanation& out) {
   if (S_ISREG(out.record.mode)) {
-    const Treatment treatment = TRY(core.knowledge.treatment(out.inode, out.record));
+    Treatment treatment = TRY(core.knowledge.treatment(out.inode, out.record));
+    // As note_policy() (fs/life/states.h) has decided.
+    out.is_beyond_share = treatment.is_kept() && core.knowledge.tenants().had_any() &&
+                          out.record.state == DataState::kSealed &&
+                          core.budget.usage().is_complete() &&
+                          !core.budget.usage().is_counted_kept(out.record.object);
+    if (out.is_beyond_share) treatment.policy = FilePolicy::kCache;
     out.policy = treatment.policy;
     out.by = treatment.by;
     out.ttl = treatment.ttl;

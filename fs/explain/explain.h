@@ -40,7 +40,9 @@ struct Explanation {
   InodeRecord record;
   // What holds, and which path told it (nullopt: none; empty: the root).
   std::optional<FilePolicy> policy;  // of files and directories
-  std::optional<PolicyBy> by;        // of files
+  // It was to be kept, and is cache all the same (Treatment::is_beyond_share).
+  bool is_beyond_share = false;
+  std::optional<PolicyBy> by;  // of files
   std::optional<std::string> policy_from;
   std::optional<std::chrono::seconds> ttl;
   std::optional<std::string> ttl_from;

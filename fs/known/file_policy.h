@@ -58,6 +58,8 @@ struct Treatment {
   TenantSlot tenant = 0;  // of its first name; kOrphans: an orphan's, whosever name that is
   // Of kProcess: its writer lives, or is not known and its model was used within kTrustUnseen.
   bool writer_lives = false;
+  // It was to be kept, and is cache: more would stay than its quota or others' shares allow (fs/budget/staying.h).
+  bool is_beyond_share = false;
   // Of kProcess, and who wrote it has ended.
   [[nodiscard]] bool is_orphan() const noexcept { return tenant == kOrphans; }
   // It may not be evicted.

@@ -53,11 +53,13 @@ std::string_view path_at(const Place& place, std::string_view name) {
 
 }  // namespace
 
-Knowledge::Knowledge(Catalog& catalog, InodeTable& table, FilePolicy otherwise, Clocks clocks)
+Knowledge::Knowledge(Catalog& catalog, InodeTable& table, FilePolicy otherwise, Clocks clocks,
+                     Keepers keepers)
     : clocks_(std::move(clocks)),
       catalog_(catalog),
       table_(table),
       otherwise_(otherwise),
+      keepers_(keepers),
       places_(catalog, table, tenants_),
       began_wall_ns_(std::max<std::int64_t>(clocks_.files(), 1)),
       began_ns_(clocks_.monotonic()) {}
@@ -452,6 +454,8 @@ Result<Treatment> Knowledge::treatment(InodeNumber inode, const InodeRecord& rec
   Told own;
   if ((record.flags & kInodeHasXattr) != 0) own = TRY(own_told(catalog_, inode));
   Treatment treatment = names.of(record, own);
+  if (treatment.by == PolicyBy::kLayout && !keepers_.may_keep_own(record.uid, record.gid))
+    treatment.policy = FilePolicy::kCache;
   if (treatment.policy == FilePolicy::kProcess) TRY(judge_writer(inode, record, treatment));
   if (treatment.ttl) {
     std::int64_t shortest = shortest_ttl_s_.load(std::memory_order_relaxed);

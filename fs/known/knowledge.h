@@ -24,6 +24,7 @@
 #include "fs/known/crawlers.h"
 #include "fs/known/file_policy.h"
 #include "fs/known/find_blocks.h"
+#include "fs/known/keepers.h"
 #include "fs/known/order_feed.h"
 #include "fs/known/place.h"
 #include "fs/known/processes.h"
@@ -72,7 +73,7 @@ class Knowledge {
 
   // `otherwise`: of files of which nobody says anything.
   Knowledge(Catalog& catalog, InodeTable& table, FilePolicy otherwise = FilePolicy::kCache,
-            Clocks clocks = {});
+            Clocks clocks = {}, Keepers keepers = {});
 
   // Without a block: no block's name. A failing database makes names unknown, and is logged by itself.
   // Not under an inode's lock.
@@ -261,6 +262,7 @@ class Knowledge {
   Catalog& catalog_;
   InodeTable& table_;
   const FilePolicy otherwise_;
+  const Keepers keepers_;
   std::atomic<std::int64_t> shortest_ttl_s_{INT64_MAX};
   std::atomic<std::uint64_t> told_age_{0};
   Tenants tenants_;

@@ -154,9 +154,9 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason,
     case DropReason::kPoisoned:
       core.counters.poisoned.fetch_add(1, std::memory_order_relaxed);
       log_error(
-          "poisoned inode={} object={} path=\"{}\": the disk refused its data, the name is a "
-          "miss",
-          number, inode->record.object, path);
+          "poisoned inode={} object={} path=\"{}\" errno={}: it was not written in full, the "
+          "name is a miss",
+          number, inode->record.object, path, inode->write_errno);
       break;
     case DropReason::kLost:
       core.counters.lost.fetch_add(1, std::memory_order_relaxed);

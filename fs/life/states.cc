@@ -23,15 +23,39 @@ void count_unsealed(Core& core, DataState before, DataState after) noexcept {
     core.counters.unsealed.fetch_sub(1, std::memory_order_relaxed);
 }
 
+namespace {
+
+// What was stored as cache, and whose directory was told to keep it later, stays as far as there is room for it beside what
+// others' shares promise them; what the file itself was told, or its application, was refused where it did not fit. What
+// is not sealed was let in by its close. The caller holds the lock.
+bool may_stay(Core& core, Inode& inode, const Treatment& treatment) {
+  const bool is_told_above =
+      treatment.by != PolicyBy::kFile && treatment.by != PolicyBy::kApplication;
+  const bool is_to_decide = treatment.is_kept() && is_told_above &&
+                            inode.record.state == DataState::kSealed &&
+                            core.knowledge.tenants().had_any();
+  if (!is_to_decide) return true;
+  // Until all that the last run has left is counted it is as that run had it: nobody's promise is broken by a start.
+  if (!core.budget.usage().is_complete()) return true;
+  return core.budget.usage().is_counted_kept(inode.record.object) ||
+         core.budget.check_staying(treatment.tenant, inode.record.stamp.size).ok();
+}
+
+}  // namespace
+
 Result<Treatment> note_policy(Core& core, Inode& inode, bool* is_block) {
   InodeRecord record;
   {
     const std::lock_guard lock(inode.mutex);
     record = inode.record;
   }
-  const Treatment treatment = TRY(core.knowledge.treatment(inode.number, record, is_block));
+  Treatment treatment = TRY(core.knowledge.treatment(inode.number, record, is_block));
   TRY(core.knowledge.grouped(inode.number, treatment.tenant));
   const std::lock_guard lock(inode.mutex);
+  if (!may_stay(core, inode, treatment)) {
+    treatment.policy = FilePolicy::kCache;
+    treatment.is_beyond_share = true;
+  }
   inode.kept = treatment.is_kept();
   inode.tenant.store(treatment.tenant, std::memory_order_relaxed);
   core.budget.noted(inode);
@@ -132,8 +156,10 @@ Result<bool> take_back_failed(Core& core, Inode& inode) {
   if (!has_failed || inode.opens > 0 || inode.record.previous_object == kNoObject) return false;
   const ObjectId object = inode.record.object;
   TRY(take_back_rewrite(core, inode));
-  log_error("poisoned inode={} object={}: the disk refused its data, what it replaced is back",
-            inode.number, object);
+  log_error(
+      "poisoned inode={} object={} errno={}: it was not written in full, what it replaced is "
+      "back",
+      inode.number, object, inode.write_errno);
   core.counters.poisoned.fetch_add(1, std::memory_order_relaxed);
   if (core.on_orphan_object) core.on_orphan_object();
   // Its writer's bytes may be in the kernel's pages.

@@ -9,6 +9,7 @@
 
 #include "fs/acl/acl.h"
 #include "fs/known/known_name.h"
+#include "fs/life/check_kept.h"
 #include "fs/life/checked_status.h"
 #include "fs/life/states.h"
 #include "fs/names/credentials.h"
@@ -168,8 +169,9 @@ Result<void> Attributes::note_mapped_store(Inode& inode, int fd) {
 
 // Size and times of a regular file are its backing file's.
 Result<void> Attributes::change_data(const InodePtr& inode, const SetAttributes& change,
-                                     OpenFile* file) {
+                                     OpenFile* file, const Caller& caller) {
   if (change.size && core_.fetch) TRY(core_.fetch(inode));
+  const bool keeps = change.size && may_keep(caller, core_.options.keepers);
   const std::lock_guard lock(inode->mutex);
   if (change.size && is_final(inode->record)) return fail(EEXIST, "a published prefix file");
   // Who touches what is on the pool alone has used it, and that is all.
@@ -216,8 +218,8 @@ Result<void> Attributes::change_data(const InodePtr& inode, const SetAttributes&
   }
   edit.set_frees();
   next.stamp = stamp_of(backing);
-  // An application's own.
-  if (change.size) next.flags |= kInodeKeep;
+  // An application's own. The call frees room, mostly: it does not fail for that.
+  if (keeps && check_kept(core_, *inode).ok()) next.flags |= kInodeKeep;
   return commit_record(core_, *inode, std::move(next), std::move(edit));
 }
 
@@ -228,7 +230,7 @@ Result<AttributesReply> Attributes::set_attributes(InodeNumber number,
   const bool regular = inode->is_file();
   if (change.size && !regular) return fail(EINVAL, "size of something else than a file");
   const bool data = regular && (change.size || change.atime || change.mtime);
-  if (data) TRY(change_data(inode, change, file));
+  if (data) TRY(change_data(inode, change, file, caller));
   const bool chown = change.uid || change.gid;
   std::optional<SharedName> shared;
   if (chown || change.mode) shared = TRY(name_on_pool(number));
@@ -327,12 +329,23 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
   if (is_acl(name)) return set_acl(*inode, name, value, caller);
   std::unique_lock lock(inode->mutex);
   if (name.starts_with(kOwnXattrs)) TRY(check_own_xattr(inode->record, name, value));
+  if (name == kPolicyXattr) TRY(check_keeper(*inode, value, caller));
   Edit edit;
   const bool tells_below = is_told_below(*inode, name);
   if (tells_below) edit.put_told_policy();
   TRY(store_xattr(*inode, name, value, flags, std::move(edit)));
   lock.unlock();
   return told(*inode, name);
+}
+
+// Of a directory what is there already stays as far as it fits (note_policy()).
+Result<void> Attributes::check_keeper(Inode& inode, std::string_view policy,
+                                      const Caller& caller) {
+  const std::optional<FilePolicy> told = parse_policy(policy);
+  if (!told || *told < FilePolicy::kKeep) return {};
+  if (!may_keep(caller, core_.options.keepers))
+    return fail(EPERM, "the mount's keep-by leaves it to others to keep files");
+  return inode.is_file() ? check_kept(core_, inode) : Result<void>{};
 }
 
 // After the commit: what is told holds for what is there already.

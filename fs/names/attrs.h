@@ -26,8 +26,10 @@ class Attributes {
   // `user`: who asked by name, and gets a lease by that.
   static Result<InodeRecord> look_at_record(Inode& inode);
   Result<AttributesReply> reply_of(const InodePtr& inode, const Caller* user = nullptr);
-  Result<void> change_data(const InodePtr& inode, const SetAttributes& change, OpenFile* file);
+  Result<void> change_data(const InodePtr& inode, const SetAttributes& change, OpenFile* file,
+                           const Caller& caller);
   Result<void> note_mapped_store(Inode& inode, int fd);
+  Result<void> check_keeper(Inode& inode, std::string_view policy, const Caller& caller);
   Result<void> told(Inode& inode, std::string_view name);
   // Not under an inode's lock. nullopt: it stays on this node.
   Result<std::optional<SharedName>> name_on_pool(InodeNumber number);

@@ -22,6 +22,11 @@ bool shares_user_namespace(const Caller& caller) {
 
 }  // namespace
 
+bool may_keep(const Caller& caller, const Keepers& keepers) {
+  return keepers.anyone || caller.uid == 0 ||
+         (keepers.group && in_group(caller, *keepers.group));
+}
+
 bool in_group(const Caller& caller, gid_t group) {
   if (caller.gid == group) return true;
   std::istringstream groups(proc_status(caller.pid, "Groups"));

@@ -22,4 +22,7 @@ namespace kvcachefs {
 // does not count.
 [[nodiscard]] bool has_capability(const Caller& caller, int capability);
 
+// Whether the caller's files may be such that must stay.
+[[nodiscard]] bool may_keep(const Caller& caller, const Keepers& keepers);
+
 }  // namespace kvcachefs

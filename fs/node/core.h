@@ -56,7 +56,7 @@ struct Core {
         table(its_catalog, [this](const Inode& inode) { unreferenced(inode); }),
         knowledge(its_catalog, table,
                   its_options.keep_by_default ? FilePolicy::kKeep : FilePolicy::kCache,
-                  its_options.clocks),
+                  its_options.clocks, its_options.keepers),
         budget(*devices, knowledge, its_options.budget) {}
 
   [[nodiscard]] bool passthrough() const noexcept {

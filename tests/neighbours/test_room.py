@@ -1,12 +1,14 @@
 """One user's bytes do not take everybody's room."""
 
+import concurrent.futures
 import errno
+import grp
 import os
-import threading
 
 import pytest
 
 import kvmount
+import watch
 
 pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="what kvcachefs counts, and against whom")
 
@@ -25,7 +27,7 @@ def made_full(request):
         for number in range(300):
             with open(f"{mount.mnt}/block-{number}", "wb") as file:
                 file.write(os.urandom(MIB))
-        mount.flush()
+        watch.wait_at_rest(mount)
         yield mount, theirs
 
 
@@ -156,18 +158,223 @@ def test_attributes_are_as_many_as_on_ext4():
 
 
 def test_many_who_allocate_at_once_do_not_overrun(full):
-    """Each sees the others' bytes before they are there."""
+    """Each sees the others' bytes before they are there. All are open until the last is done: what is closed can go."""
     mount, theirs = full
-    results = []
 
-    def one(number):
-        results.append(kvmount.run_as(allocate, f"{theirs}/part-{number}", SIZE // 4, uid=kvmount.NOBODY))
+    def all_at_once():
+        fds = [os.open(f"{theirs}/part-{number}", os.O_WRONLY | os.O_CREAT) for number in range(8)]
 
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+        def one(fd):
+            try:
+                os.posix_fallocate(fd, 0, SIZE // 4)
+                return 0
+            except OSError as error:
+                return error.errno
+
+        with concurrent.futures.ThreadPoolExecutor(len(fds)) as threads:
+            results = list(threads.map(one, fds))
+        return results, sum(os.fstat(fd).st_blocks * 512 for fd in fds)
+
+    results, used = kvmount.run_as(all_at_once, uid=kvmount.NOBODY)
     assert set(results) <= {0, errno.ENOSPC} and 1 <= results.count(0) <= 4, results
-    used = sum(os.stat(f"{theirs}/{name}").st_blocks * 512 for name in os.listdir(theirs))
     assert used <= SIZE
+
+
+def write_until_refused(fd, size):
+    """Bytes that were taken, and the errno of the first call that failed; 0 when all were taken, and the close."""
+    done, code = 0, 0
+    try:
+        while done < size:
+            done += os.write(fd, bytes(MIB))
+    except OSError as error:
+        code = error.errno
+    try:
+        os.close(fd)
+    except OSError as error:
+        code = code or error.errno
+    return done, code
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("what", ["name", "nameless", "unlinked", "sparse"])
+def test_one_file_does_not_escape_a_quota(full, what):
+    """What is open or unlinked cannot be evicted to get below it."""
+    mount, theirs = full
+    assert mount.cli("set", theirs, "quota=64MiB").returncode == 0
+    before = len(blocks(mount))
+
+    def fill():
+        if what == "nameless":
+            fd = os.open(theirs, os.O_TMPFILE | os.O_RDWR, 0o600)
+        else:
+            fd = os.open(f"{theirs}/f", os.O_CREAT | os.O_WRONLY, 0o600)
+        if what == "unlinked":
+            os.unlink(f"{theirs}/f")
+        if what == "sparse":
+            os.ftruncate(fd, 4 * SIZE)
+        return write_until_refused(fd, 3 * SIZE)
+
+    done, code = kvmount.run_as(fill, uid=kvmount.NOBODY)
+    assert code == errno.EDQUOT and 60 * MIB <= done <= 96 * MIB, (done, code)
+    assert len(blocks(mount)) > before // 2
+    # It has gone, and the room is there again.
+    kvmount.wait_until(lambda: tenant(mount)["used"] == 0, 20, "what was written to go")
+    fd = os.open(f"{theirs}/g", os.O_CREAT | os.O_WRONLY, 0o600)
+    assert write_until_refused(fd, 32 * MIB) == (32 * MIB, 0)
+
+
+def tenant(mount):
+    (found,) = mount.status()["tenants"]
+    return found
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("what", ["name", "unlinked", "rewritten"])
+def test_who_was_let_in_before_does_not_escape_a_quota(full, what):
+    """The kernel writes for him without asking: what is far beyond the quota is taken back."""
+    mount, theirs = full
+    path = f"{theirs}/f"
+    assert mount.cli("set", theirs, "quota=1TiB").returncode == 0
+    if what == "rewritten":
+        with open(path, "wb") as file:
+            file.write(b"x" * MIB)
+        os.chown(path, kvmount.NOBODY, kvmount.NOBODY)
+        mount.flush()
+    fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    os.lseek(fd, 0, os.SEEK_END)
+    if what == "unlinked":
+        os.unlink(path)
+    assert mount.cli("set", theirs, "quota=64MiB").returncode == 0
+    size, done = 6 * SIZE, 0
+    with open(mount.mnt + "/small", "wb") as file:
+        while done < size:
+            done += os.write(fd, bytes(MIB))
+            if done % (64 * MIB) == 0:
+                # Others store on all the time.
+                file.seek(0)
+                file.write(b"x" * 4096)
+                file.flush()
+    with pytest.raises(OSError) as caught:
+        os.close(fd)
+    assert caught.value.errno == errno.EDQUOT
+    if what == "name":
+        kvmount.wait_until(lambda: not os.path.exists(path), 20, "what is not whole to be a miss")
+    if what == "rewritten":
+        assert os.path.getsize(path) >= MIB
+        with open(path, "rb") as file:
+            assert file.read(MIB) == b"x" * MIB
+    kvmount.wait_until(lambda: tenant(mount)["used"] <= 72 * MIB, 20, "what is too much to go")
+
+
+def put(path, size, sync=False):
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    try:
+        os.write(fd, bytes(size))
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def keep_all(theirs, how, size):
+    """Stores files of a megabyte and keeps each, until that is refused: (how many were kept, the errno)."""
+    for number in range(size // MIB):
+        path = f"{theirs}/kept-{number}"
+        try:
+            put(path, MIB, sync=how == "fsync")
+            if how == "pin":
+                os.setxattr(path, "user.kvcachefs.policy", b"pin")
+        except OSError as error:
+            return number, error.errno
+    return size // MIB, 0
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("terms", ["quota", "share"])
+@pytest.mark.parametrize("how", ["fsync", "pin", "policy"])
+def test_what_is_kept_counts_against_its_own(full, how, terms):
+    """Never against what others' shares promise them: who has stored nothing yet gets his share all the same."""
+    mount, theirs = full
+    promised = f"{mount.mnt}/promised"
+    os.mkdir(promised)
+    assert mount.cli("set", promised, "share=50%").returncode == 0
+    if terms == "quota":
+        assert mount.cli("set", theirs, "quota=64MiB").returncode == 0
+    if how == "policy":
+        assert mount.cli("set", theirs, "policy=keep").returncode == 0
+    count, code = kvmount.run_as(keep_all, theirs, how, 2 * SIZE, uid=kvmount.NOBODY)
+    at_least, at_most, refused = (56, 66, errno.EDQUOT) if terms == "quota" else (90, 132, errno.ENOSPC)
+    assert code == refused and at_least <= count <= at_most, (count, code)
+    for number in range(100):
+        put(f"{promised}/{number}", MIB)
+    mount.flush(check=False)  # It says that a file was not written in full.
+    assert sum(os.path.exists(f"{promised}/{number}") for number in range(100)) == 100
+    for number in range(count):
+        assert os.path.getsize(f"{theirs}/kept-{number}") == MIB, number
+
+
+def test_what_is_told_to_be_kept_later_takes_nobodys_share(full):
+    """A directory's files stay as far as they fit; the others are cache, and `explain` says why."""
+    mount, theirs = full
+    promised = f"{mount.mnt}/promised"
+    os.mkdir(promised)
+    for number in range(200):
+        put(f"{theirs}/{number}", MIB)
+    mount.flush()
+    assert mount.cli("set", promised, "share=75%").returncode == 0
+    assert mount.cli("set", theirs, "policy=keep").returncode == 0
+    kvmount.wait_until(lambda: kept(mount) >= 48 * MIB, 20, "some to be kept")
+    for number in range(150):
+        put(f"{promised}/{number}", MIB)
+    mount.flush()
+    assert all(os.path.exists(f"{promised}/{number}") for number in range(150))
+    left = [number for number in range(200) if os.path.exists(f"{theirs}/{number}")]
+    assert 48 <= len(left) < 120, len(left)
+    assert 48 * MIB <= kept(mount) <= 68 * MIB
+    said = [mount.cli("explain", f"{theirs}/{number}").stdout for number in left]
+    assert sum("policy       keep" in text for text in said) >= 48
+    for text in said:
+        assert ("policy       keep" in text) != ("others' shares" in text), text
+
+
+def kept(mount):
+    return mount.status()["tiers"][0]["budget"]["kept"] or 0
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("who", ["root", "group:nogroup"])
+def test_who_may_keep_is_said_by_the_mount(who):
+    """--keep-by: what all others fsync, pin, tell, or store under a name that a layout keeps, is cache."""
+    block = "a/b/" + 64 * "5" + "_k"
+    with kvmount.Mount("keepers", size=SIZE, options=["--keep-by", who, "--lease", "1s"]) as mount:
+        def store(name):
+            path = f"{mount.mnt}/{name}"
+            os.makedirs(f"{path}/a/b")
+            put(f"{path}/{block}", MIB)
+            put(f"{path}/f", MIB, sync=True)
+            with open(f"{path}/f", "r+b") as file:
+                file.truncate(MIB // 2)
+                os.fsync(file.fileno())
+            codes = []
+            for policy in (b"pin", b"keep", b"cache"):
+                try:
+                    os.setxattr(f"{path}/f", "user.kvcachefs.policy", policy)
+                    codes.append(0)
+                except OSError as error:
+                    codes.append(error.errno)
+            os.removexattr(f"{path}/f", "user.kvcachefs.policy")
+            return codes
+
+        os.chmod(mount.mnt, 0o777)
+        of_group = grp.getgrnam("nogroup").gr_gid
+        assert store("of-root") == [0, 0, 0]
+        assert kvmount.run_as(store, "of-another", uid=1234, gid=1234) == [errno.EPERM, errno.EPERM, 0]
+        member = kvmount.run_as(store, "of-a-member", uid=1235, gid=of_group)
+        assert member == ([errno.EPERM, errno.EPERM, 0] if who == "root" else [0, 0, 0])
+        if who != "root":
+            assert kvmount.run_as(store, "of-one-besides", uid=1236, gid=1236, groups=[of_group]) == [0, 0, 0]
+        mount.flush()
+        for name, stays in (("of-root", True), ("of-another", False), ("of-a-member", who != "root")):
+            for path in ("f", block):
+                said = mount.cli("explain", f"{mount.mnt}/{name}/{path}").stdout
+                assert ("policy       keep" if stays else "policy       cache") in said, (name, path, said)

@@ -4,20 +4,16 @@
 #include <gtest/gtest.h>
 
 #include "tests/fakes/promise.h"
+#include "tests/fakes/tenants.h"
 
 namespace kvcachefs {
 namespace {
 
 constexpr std::uint64_t kBudget = 1000 * kMiB;
 
-Tenant with_share(TenantSlot slot, std::uint32_t percent) {
-  return {.slot = slot,
-          .directory = slot + 100U,
-          .terms = {.share = SizeLimit{.bytes = 0, .percent = percent}, .quota = {}}};
-}
-Tenant with_quota(TenantSlot slot, std::uint64_t bytes) {
-  return {.slot = slot, .directory = slot + 100U, .terms = {.share = {}, .quota = bytes}};
-}
+using testing::with_quota;
+using testing::with_share;
+
 TenantUses uses(std::initializer_list<std::pair<TenantSlot, std::uint64_t>> mib) {
   TenantUses out;
   for (const auto& [slot, bytes] : mib) out[slot].evictable = bytes * kMiB;

@@ -1,0 +1,15 @@
+// Takes back bytes that a program has no room for, and that the kernel has written for the program without asking: its
+// writes to a file that was opened long before are seen by nobody (passthrough).
+#pragma once
+
+#include "fs/node/core.h"
+
+namespace kvcachefs {
+
+// Of a file that is being written. A new one, and one without a name, loses all of its bytes; any other what was added since
+// it was published, and all where that is nothing. Who writes it gets `code` (EDQUOT, ENOSPC) from close and fsync; a new one
+// is then a miss. It may grow again at once: the caller comes back. Does nothing while its disk takes no writes, or when
+// nobody writes it any more. Takes the inode's lock. Errors: those of Tier::open() and of the disk.
+Result<void> give_up_bytes(Core& core, Inode& inode, int code);
+
+}  // namespace kvcachefs
