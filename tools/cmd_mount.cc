@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "backend/base/log.h"
+#include "backend/base/privileges.h"
+#include "fs/capabilities.h"
 #include "fs/config.h"
 #include "fs/mount.h"
 #include "tools/background.h"
@@ -43,12 +45,17 @@ ConfigSources sources_of(const MountArguments& arguments) {
 
 // The daemon: from here to its end.
 int serve(const Config& config, const ConfigSources& sources, StartReport& report) {
+  // Before there is another thread: each has its own.
+  const Result<void> dropped = drop_capabilities(kMountCapabilities);
   const auto opened = log_open(log_target(config));
   if (!opened) {
     report.failed(fmt::format("--log: {}: {}: name a file that can be written", config.log_file,
                               std::strerror(opened.error().code)));
     return kExitFailed;
   }
+  if (!dropped.ok())
+    log_warn("mount event=capabilities_not_dropped step=\"{}\" errno={}", dropped.error().what,
+             dropped.error().code);
   Mount::prepare_process();
   std::string problem;
   auto mount = Mount::start(

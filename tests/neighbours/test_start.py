@@ -15,6 +15,11 @@ pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="how kvcachefs starts")
 KVCACHEFS = os.path.join(kvmount.BIN, "kvcachefs")
 
 
+# The bits of fs/capabilities.h.
+CAPABILITIES = {"CAP_DAC_OVERRIDE": 1, "CAP_DAC_READ_SEARCH": 2, "CAP_FOWNER": 3, "CAP_NET_BIND_SERVICE": 10,
+                "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_SYS_RESOURCE": 24}
+
+
 @pytest.fixture(name="place")
 def made_place():
     """A mount that is not started: its directories alone."""
@@ -236,3 +241,24 @@ def test_a_log_is_a_file_of_its_own(place):
         assert f"--log: {log}: {word}" in said, said
     with open(target, encoding="utf-8") as file:
         assert file.read() == "precious"
+
+
+@pytest.mark.gate
+def test_what_the_daemon_does_not_use_it_may_not():
+    """Each thread has the capabilities of the unit file and no others, and nothing that it started could gain any."""
+    with kvmount.Mount("capabilities") as mount:
+        assert os.listdir(mount.mnt) == []
+        with open(os.path.join(kvmount.ROOT, "packaging", "kvcachefs@.service.in"), encoding="utf-8") as file:
+            (line,) = [line for line in file.read().splitlines() if line.startswith("CapabilityBoundingSet=")]
+        assert set(line.split("=")[1].split()) == set(CAPABILITIES)
+        most = sum(1 << bit for bit in CAPABILITIES.values())
+        pid = mount.pid()
+        threads = os.listdir(f"/proc/{pid}/task")
+        assert len(threads) > 5
+        for thread in threads:
+            with open(f"/proc/{pid}/task/{thread}/status", encoding="ascii") as file:
+                said = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+            sets = {name: int(said[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
+            assert sets["CapInh"] == sets["CapAmb"] == 0, said["Name"]
+            assert sets["CapEff"] == sets["CapPrm"] == sets["CapBnd"] & most == sets["CapBnd"], (said["Name"], sets)
+            assert said["NoNewPrivs"] == "1", said["Name"]

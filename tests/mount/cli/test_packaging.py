@@ -115,3 +115,14 @@ def test_updatedb_leaves_a_mount_out(mounts, tmp_path):
             "--prune-bind-mounts", "no", "--require-visibility", "no")
         found = run("locate", "-d", database, "sought-").split()
         assert {path.rsplit("-", 1)[1] for path in found} == expected
+
+
+def test_each_right_has_its_test():
+    """The tests that packaging/rights.md names are there."""
+    with open(os.path.join(PACKAGING, "rights.md"), encoding="utf-8") as file:
+        named = re.findall(r"`(tests/[^`:]+)::(\w+)`", file.read())
+    assert len(named) > 30
+    for path, name in named:
+        with open(os.path.join(kvmount.ROOT, path), encoding="utf-8") as file:
+            text = file.read()
+        assert re.search(rf"def {name}\(|^TEST(_[PF])?\(\w+, {name}\)", text, re.MULTILINE), f"{path}: {name}"
