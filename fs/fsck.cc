@@ -43,15 +43,16 @@ std::vector<std::string> device_paths(const std::string& state) {
 }
 
 Result<void> open_catalog(OpenedState& opened, bool repair, std::string& problem) {
-  const std::string path = opened.state->database_path();
+  const std::string shown = opened.state->shown_database_path();
   std::unique_ptr<Store> store =
-      TRY(RocksdbStore::open(path, RocksdbOptions{}, /*create=*/false, &problem));
+      TRY(RocksdbStore::open(opened.state->database_path(), RocksdbOptions{.shown_as = shown},
+                             /*create=*/false, &problem));
   if (!repair) store = std::make_unique<OverlayStore>(std::move(store));
   opened.store = store.get();
   std::string why;
   Result<std::unique_ptr<Catalog>> catalog = Catalog::create(std::move(store), &why);
   if (!catalog.ok()) {
-    problem = fmt::format("{}: {}", path, why);
+    problem = fmt::format("{}: {}", shown, why);
     return catalog.error();
   }
   opened.catalog = std::move(*catalog);
@@ -59,8 +60,8 @@ Result<void> open_catalog(OpenedState& opened, bool repair, std::string& problem
 }
 
 Result<void> open_devices(OpenedState& opened, std::string& problem) {
-  problem =
-      fmt::format("{}: the database's own records do not read", opened.state->database_path());
+  problem = fmt::format("{}: the database's own records do not read",
+                        opened.state->shown_database_path());
   const DeviceUuid owner = TRY(opened.catalog->uuid());
   const std::vector<DeviceUuid> known = TRY(opened.catalog->devices());
   std::string refused;

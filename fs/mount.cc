@@ -89,8 +89,8 @@ int milliseconds_until(std::int64_t deadline) noexcept {
 }
 
 // Of the memory for the database a half is cache; a table's writes take their buffer twice.
-RocksdbOptions database_options(std::uint64_t memory) {
-  return {.cache_bytes = memory / 2, .write_buffer_bytes = memory / 4};
+RocksdbOptions database_options(std::uint64_t memory, const std::string& shown_as) {
+  return {.cache_bytes = memory / 2, .write_buffer_bytes = memory / 4, .shown_as = shown_as};
 }
 
 template <class Choice, class Wish>
@@ -221,15 +221,16 @@ Result<std::unique_ptr<Mount>> Mount::start(const Config& config, const Note& no
 }
 
 Result<void> Mount::open_database(std::string& problem) {
-  auto store =
-      RocksdbStore::open(state_->database_path(), database_options(config_.metadata_memory),
-                         /*create=*/true, &problem);
+  auto store = RocksdbStore::open(
+      state_->database_path(),
+      database_options(config_.metadata_memory, state_->shown_database_path()),
+      /*create=*/true, &problem);
   if (!store) return store.error();
   std::string reason =
       fmt::format("does not read: see the log, then kvcachefs fsck --state {}", state_->path());
   auto catalog = Catalog::create(std::move(*store), &reason);
   if (!catalog) {
-    problem = fmt::format("{}: {}", state_->database_path(), reason);
+    problem = fmt::format("{}: {}", state_->shown_database_path(), reason);
     return catalog.error();
   }
   catalog_ = std::move(*catalog);
@@ -239,7 +240,7 @@ Result<void> Mount::open_database(std::string& problem) {
 // It need not be there yet.
 Result<void> Mount::open_pool(std::string& problem) {
   if (!config_.pool) return {};
-  problem = fmt::format("{}: has no UUID: see the log", state_->database_path());
+  problem = fmt::format("{}: has no UUID: see the log", state_->shown_database_path());
   static_assert(PoolService::kLeastBeats * kMaxPoolBeat <= PoolService::kDeadAfter);
   static_assert(kMaxLease <= kMostPoolLease, "others would take its heartbeat for damaged");
   static_assert(kMaxPoolSize <= kMostPoolBytes, "the same");
@@ -310,7 +311,7 @@ void Mount::say_what_is_reached(const Note& note) const {
 void Mount::remember_devices() noexcept {
   std::vector<std::string> paths;
   for (const DeviceSetting& device : config_.nvme) paths.push_back(device.path);
-  const auto written = write_device_list(config_.state, paths);
+  const auto written = write_device_list(state_->held(), paths);
   if (!written) {
     log_warn(
         "device_list event=not_written step=\"{}\" reason=\"{}\" effect=\"fsck cannot run\"",
@@ -342,7 +343,7 @@ Result<void> Mount::mount_kernel(std::string& problem) {
 
 Result<void> Mount::open_control(std::string& problem) {
   auto control = ControlServer::open(
-      config_.state, [this](const ControlRequest& request) { return answer(request); });
+      state_->held(), [this](const ControlRequest& request) { return answer(request); });
   if (!control) {
     problem = fmt::format("control socket: {}: {}: {}: name another directory with --state",
                           control_path_of(config_.state), control.error().what,
@@ -398,7 +399,7 @@ StatusReport Mount::report() {
   out.lease_s = std::chrono::duration<double>(config_.lease).count();
   out.read_only = config_.kernel.read_only;
   struct statvfs space {};
-  if (::statvfs(config_.state.c_str(), &space) == 0)
+  if (::statvfs(state_->held().c_str(), &space) == 0)
     out.state_free = static_cast<std::uint64_t>(space.f_bfree) * space.f_frsize;
   out.state_stalled_s = volume_->state_stalled_seconds();
   out.phase = stopping_ ? "stopping" : "serving";

@@ -90,6 +90,7 @@ std::string control_path_of(const std::string& state) { return state + "/control
 
 StateDir::StateDir(StateDir&& other) noexcept
     : path_(std::move(other.path_)),
+      fd_(std::move(other.fd_)),
       created_(std::exchange(other.created_, false)),
       fresh_(std::exchange(other.fresh_, false)),
       lock_(std::move(other.lock_)) {}
@@ -97,13 +98,11 @@ StateDir::StateDir(StateDir&& other) noexcept
 StateDir::~StateDir() {
   std::error_code ignored;
   // Who has the lock in its place uses it.
-  if (!lock_) {
-    if (created_) std::filesystem::remove(path_, ignored);
-  } else if (created_) {
-    std::filesystem::remove_all(path_, ignored);
-  } else if (fresh_) {
-    std::filesystem::remove_all(database_path(), ignored);
-  }
+  if (lock_ && (created_ || fresh_)) std::filesystem::remove_all(database_path(), ignored);
+  if (lock_ && created_)
+    for (const char* name : {"devices", "control.sock", "lock"}) ::unlinkat(fd_.get(), name, 0);
+  // Only if it is empty: something else may have its path by now.
+  if (created_) std::filesystem::remove(path_, ignored);
 }
 
 Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
@@ -120,7 +119,8 @@ Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
   StateDir state(path, created);
   // A mount has resolved its path by now; others take a link to the directory as well.
   const int links = if_missing == IfMissing::kCreate ? O_NOFOLLOW : 0;
-  const UniqueFd fd{::open(path.c_str(), O_RDONLY | O_DIRECTORY | links | O_CLOEXEC)};
+  state.fd_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | links | O_CLOEXEC));
+  const UniqueFd& fd = state.fd_;
   if (!fd) {
     const int code = errno;
     if (code == ENOENT) {
@@ -151,7 +151,7 @@ Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
                                 path),
                     ENOENT);
     }
-    if (const std::string other = foreign_entry(path, is_own); !other.empty()) {
+    if (const std::string other = foreign_entry(state.held(), is_own); !other.empty()) {
       return refuse(problem,
                     fmt::format("state directory: {}: holds other things ({:?}): name one that "
                                 "is empty, or not there yet",
@@ -173,7 +173,7 @@ Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
         ENOSPC);
   }
   pid_t holder = 0;
-  auto lock = FileLock::acquire(lock_path_of(path), &holder);
+  auto lock = FileLock::acquire(lock_path_of(state.held()), &holder);
   if (!lock) {
     if (lock.error().code == EBUSY) {
       return refuse(

@@ -38,8 +38,15 @@ class StateDir {
   ~StateDir();
   void keep() noexcept { created_ = fresh_ = false; }
 
+  // As it was given: for messages.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  [[nodiscard]] std::string database_path() const { return path_ + "/db"; }
+  // The directory that was checked, whatever has its path by now (proc(5), /proc/PID/fd). While this object lives.
+  [[nodiscard]] std::string held() const {
+    return "/proc/self/fd/" + std::to_string(fd_.get());
+  }
+  // Below held(), and as messages name it.
+  [[nodiscard]] std::string database_path() const { return held() + "/db"; }
+  [[nodiscard]] std::string shown_database_path() const { return path_ + "/db"; }
   // Whether there was no database, and keep() was not called yet.
   [[nodiscard]] bool is_fresh() const noexcept { return fresh_; }
 
@@ -47,6 +54,7 @@ class StateDir {
   StateDir(std::string path, bool created) : path_(std::move(path)), created_(created) {}
 
   std::string path_;
+  UniqueFd fd_;
   bool created_ = false;
   bool fresh_ = false;
   std::optional<FileLock> lock_;

@@ -362,6 +362,10 @@ Result<std::unique_ptr<RocksdbInstance>> RocksdbInstance::open(
   if (!in_bounds(options)) return fail(EINVAL, "database: option out of bounds");
   const auto refuse = [&](int code, const std::string& detail) {
     OpenFailure reason = explain(dir, code, detail);
+    if (!options.shown_as.empty())
+      for (std::size_t at = 0; (at = reason.text.find(dir, at)) != std::string::npos;
+           at += options.shown_as.size())
+        reason.text.replace(at, dir.size(), options.shown_as);
     log_error("database_refused {}", reason.text);
     if (problem != nullptr) *problem = std::move(reason.text);
     return fail(code, "database: open");

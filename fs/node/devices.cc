@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "fs/node/bad_medium.h"
 #include "fs/node/timed_call.h"
@@ -49,18 +51,30 @@ Result<std::unique_ptr<Devices>> Devices::create(Catalog& catalog,
   return devices;
 }
 
-Result<UniqueFd> Devices::create_on(std::size_t which, ObjectId object, bool patiently) {
+// One of several disks was asked for a file, and may come back later: until then it is not
+// asked for the same one again, for that is removed then.
+struct Devices::Attempt {
+  std::atomic<bool> has_begun{false};
+  std::atomic<bool> is_over{false};
+  // Once call_within() has given up, a call that has not begun never does.
+  [[nodiscard]] bool is_pending() const noexcept { return has_begun.load() && !is_over.load(); }
+};
+
+Result<UniqueFd> Devices::create_on(std::size_t which, ObjectId object,
+                                    std::shared_ptr<Attempt>& attempt) {
   Tier& tier = *tiers_[which];
   const std::uint32_t index = index_of_tier_[which];
-  const auto create = [this, &tier, index, object] {
+  attempt = std::make_shared<Attempt>();
+  const auto create = [this, &tier, index, object, own = attempt] {
+    own->has_begun = true;
     const StallWatch::Wait wait(stalls_, index);
     return tier.create(object);
   };
-  if (patiently) return create();
   return call_within<UniqueFd>(threads_, index, std::chrono::nanoseconds{StallWatch::kStalled},
-                               create, [&tier, object](Result<UniqueFd> late) {
-                                 // Another device has the object by now.
+                               create, [&tier, object, own = attempt](Result<UniqueFd> late) {
+                                 // Another device has the object by now, or will have it.
                                  if (late.ok()) static_cast<void>(tier.remove(object).ok());
+                                 own->is_over = true;
                                });
 }
 
@@ -76,13 +90,10 @@ Result<void> Devices::remove_copy(std::uint32_t index, ObjectId object) {
                            remove, [](const Result<void>&) {});
 }
 
-Result<NewCopy> Devices::create_copy(ObjectId object) {
-  const auto first = turn_.fetch_add(1, std::memory_order_relaxed);
-  Error last = fail(ENOSPC, "the budget is used, and nothing can be evicted");
+Devices::Candidates Devices::candidates(std::size_t first) const {
+  Candidates out;
   // Each is looked at once: between two looks it may become tight, or stop to be, and would be in neither place.
-  std::vector<std::size_t> roomy;
   std::vector<std::size_t> tight;
-  std::vector<std::size_t> stalled;
   std::vector<std::size_t> ill;
   bool any_well = false;
   for (std::size_t i = 0; i < tiers_.size(); ++i) {
@@ -93,27 +104,63 @@ Result<NewCopy> Devices::create_copy(ObjectId object) {
     if (is_full && is_full(index)) continue;
     if (!is_well) {
       ill.push_back(which);
-    } else if (tiers_.size() > 1 && this->stalled(index) > 0) {
-      stalled.push_back(which);
+    } else if (stalled(index) > 0) {
+      out.any_stalled = true;
     } else {
-      (is_tight && is_tight(index) ? tight : roomy).push_back(which);
+      (is_tight && is_tight(index) ? tight : out.order).push_back(which);
     }
   }
-  std::vector<std::size_t> order = std::move(roomy);
-  order.insert(order.end(), tight.begin(), tight.end());
+  out.order.insert(out.order.end(), tight.begin(), tight.end());
   // None is well: the error is theirs, if it is still there.
-  if (!any_well) order = std::move(ill);
-  order.insert(order.end(), stalled.begin(), stalled.end());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const std::size_t which = order[i];
-    Result<UniqueFd> fd = create_on(which, object, i + 1 == order.size());
-    if (fd.ok()) return NewCopy{.device = index_of_tier_[which], .fd = std::move(*fd)};
-    last = fd.error();
-    if (last.code == ETIMEDOUT || last.code == EAGAIN) continue;
-    failed(index_of_tier_[which], last.code);
-    if (last.code != ENOSPC && last.code != EDQUOT && !is_device_failure(last.code)) break;
+  if (!any_well) out.order = std::move(ill);
+  return out;
+}
+
+Result<NewCopy> Devices::create_copy(ObjectId object) {
+  if (tiers_.size() == 1) return create_on_the_only_one(object);
+  const auto first = turn_.fetch_add(1, std::memory_order_relaxed);
+  const auto deadline = std::chrono::steady_clock::now() + kLongestCreate;
+  std::vector<std::shared_ptr<Attempt>> attempts(tiers_.size());
+  while (true) {
+    Error last = fail(ENOSPC, "the budget is used, and nothing can be evicted");
+    const Candidates now = candidates(first);
+    bool any_late = now.any_stalled;
+    bool any_error = false;
+    for (const std::size_t which : now.order) {
+      std::shared_ptr<Attempt>& attempt = attempts[which];
+      if (attempt != nullptr && attempt->is_pending()) {
+        any_late = true;
+        continue;
+      }
+      Result<UniqueFd> fd = create_on(which, object, attempt);
+      if (fd.ok()) return NewCopy{.device = index_of_tier_[which], .fd = std::move(*fd)};
+      if (fd.error().code == ETIMEDOUT || fd.error().code == EAGAIN) {
+        any_late = true;
+        continue;
+      }
+      last = fd.error();
+      any_error = true;
+      failed(index_of_tier_[which], last.code);
+      if (last.code != ENOSPC && last.code != EDQUOT && !is_device_failure(last.code))
+        return last;
+    }
+    if (any_error || !any_late) return last;
+    if (std::chrono::steady_clock::now() >= deadline) return fail(EIO, "no disk takes writes");
+    // What they wait for is in the kernel, which tells nobody when it is over.
+    std::this_thread::sleep_for(kBetweenLooks);
   }
-  return last;
+}
+
+// There is nobody else to ask: its caller waits as on any filesystem.
+Result<NewCopy> Devices::create_on_the_only_one(ObjectId object) {
+  const std::uint32_t index = index_of_tier_.front();
+  if (is_full && is_full(index))
+    return fail(ENOSPC, "the budget is used, and nothing can be evicted");
+  const StallWatch::Wait wait(stalls_, index);
+  Result<UniqueFd> fd = tiers_.front()->create(object);
+  if (fd.ok()) return NewCopy{.device = index, .fd = std::move(*fd)};
+  failed(index, fd.error().code);
+  return fd.error();
 }
 
 DeviceState Devices::set_state(std::uint32_t index, DeviceState state) noexcept {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -36,7 +37,8 @@ class Devices {
   // Makes the object's backing file, on the devices in turn; those that are short of room come
   // last, and those that are full or not well are passed over. Where there are several, one
   // that does not make it within a second (StallWatch::kStalled) is left to it, and the next
-  // one is asked; the last that there is is waited for. Errors: those of Tier::create().
+  // one is asked; whoever takes writes first has it, and a lone one is waited for. Errors: those of Tier::create(), EIO (no one
+  // of several has taken any for kLongestCreate).
   Result<NewCopy> create_copy(ObjectId object);
   // Tier::remove() of an object's copy; where there are several devices it gives up after a
   // second: ETIMEDOUT, it may still be removed.
@@ -95,8 +97,19 @@ class Devices {
   Devices(Catalog& catalog, std::vector<std::unique_ptr<Tier>> tiers)
       : catalog_(catalog), tiers_(std::move(tiers)) {}
 
-  // Of tiers_[which]. `patiently`: however long it takes; else ETIMEDOUT after a second.
-  Result<UniqueFd> create_on(std::size_t which, ObjectId object, bool patiently);
+  // As long as the reset of a controller takes, and longer.
+  static constexpr std::chrono::seconds kLongestCreate{120};
+  static constexpr std::chrono::milliseconds kBetweenLooks{20};
+  struct Attempt;
+  struct Candidates {
+    std::vector<std::size_t> order;  // places in tiers_, the best first
+    bool any_stalled = false;        // others would be among them
+  };
+  [[nodiscard]] Candidates candidates(std::size_t first) const;
+  // On tiers_[which]: ETIMEDOUT after a second. `attempt` becomes this one.
+  Result<UniqueFd> create_on(std::size_t which, ObjectId object,
+                             std::shared_ptr<Attempt>& attempt);
+  Result<NewCopy> create_on_the_only_one(ObjectId object);
 
   Catalog& catalog_;
   std::vector<std::unique_ptr<Tier>> tiers_;

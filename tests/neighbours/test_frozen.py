@@ -173,7 +173,7 @@ def test_stores_go_on_on_the_other_disk(disks, transport, data_path, state_on):
                     (reads,) = kvmount.run_as(read_by_turns, SECONDS, [f"{mount.mnt}/d"], seconds=60)
             done = [moment - began for moment in later[0].returned]
             print(f"the first store after {min(done):.2f} s, {len(done)} in {SECONDS} s; {len(reads)} reads, the longest "
-                  f"{max(reads):.2f} s")
+                  f"{max(reads):.2f} s; {mount.status()['counts']['slowed']} closes waited for room")
             kvmount.check_time(min(done), 2, "the first store")
             gaps = [after - before for before, after in zip(sorted(done), sorted(done)[1:])]
             kvmount.check_time(max(gaps), 2, "the longest time without a store")

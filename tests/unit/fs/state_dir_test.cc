@@ -58,6 +58,24 @@ TEST(StateDir, AFailedStartLeavesWhatWasThere) {
   EXPECT_TRUE(std::filesystem::exists(dir / "state/db"));
 }
 
+// What was checked is what is used, and what is removed.
+TEST(StateDir, WhatTakesItsPlaceIsNotTouched) {
+  const TempDir dir;
+  std::string problem;
+  {
+    const auto state = StateDir::open(dir / "state", kCreate, problem);
+    ASSERT_OK(state) << problem;
+    std::filesystem::rename(dir / "state", dir / "moved");
+    std::filesystem::create_directories(dir / "state/db");
+    write_file(dir / "state/db/file", "another's");
+    std::filesystem::create_directory(state->database_path());
+    EXPECT_TRUE(std::filesystem::exists(dir / "moved/db"));
+    EXPECT_EQ(dir / "state/db", state->shown_database_path());
+  }
+  EXPECT_TRUE(std::filesystem::exists(dir / "state/db/file"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir / "moved"));
+}
+
 TEST(StateDir, AnothersDirectoryStaysAsItIs) {
   const TempDir dir;
   std::string problem;
