@@ -363,7 +363,7 @@ Result<void> set_keep_by(Config& config, std::string_view value, std::string& pr
   struct group* found = nullptr;
   if (::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 ||
       found == nullptr)
-    return refuse(problem, fmt::format("'{}' is no group of this machine", name));
+    return refuse(problem, fmt::format("'{}' names no group of this machine", value));
   config.keepers.group = found->gr_gid;
   return {};
 }
