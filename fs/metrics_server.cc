@@ -137,7 +137,6 @@ class MetricsServer::Http : public httplib::Server {
     stop();
   }
 
- private:
   bool process_and_close_socket(socket_t socket) override {
     bool done = false;
     if (!ending_) {
@@ -150,12 +149,12 @@ class MetricsServer::Http : public httplib::Server {
     return done;
   }
 
+ private:
   std::atomic<bool> ending_{false};
   std::atomic<bool> ended_{false};
 };
 
-Result<std::unique_ptr<MetricsServer>> MetricsServer::open(const MetricsAddress& address,
-                                                           Handler handler) {
+std::unique_ptr<MetricsServer::Http> MetricsServer::make_http(Handler handler) {
   auto http = std::make_unique<Http>();
   // httplib owns the pool, from listen_after_bind() on.
   http->new_task_queue = [] { return new BoundedPool(); };
@@ -178,6 +177,18 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::open(const MetricsAddress&
                                                        httplib::Response& response) {
     response.set_content(handler(), kMetricsType);
   });
+  return http;
+}
+
+std::unique_ptr<MetricsServer> MetricsServer::without_port(Handler handler) {
+  return std::unique_ptr<MetricsServer>{new MetricsServer(make_http(std::move(handler)))};
+}
+
+void MetricsServer::answer(int socket) { http_->process_and_close_socket(socket); }
+
+Result<std::unique_ptr<MetricsServer>> MetricsServer::open(const MetricsAddress& address,
+                                                           Handler handler) {
+  auto http = make_http(std::move(handler));
   errno = 0;
   if (!http->bind_to_port(address.host, address.port))
     return fail(errno == 0 ? EINVAL : errno, "metrics: bind");

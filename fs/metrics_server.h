@@ -26,6 +26,10 @@ class MetricsServer {
   static Result<std::unique_ptr<MetricsServer>> open(const MetricsAddress& address,
                                                      Handler handler);
   void start();
+  // Without a port: for answer() alone.
+  static std::unique_ptr<MetricsServer> without_port(Handler handler);
+  // Reads a request from a connected socket, as start()'s threads do, answers it, and closes the socket. Waits for its client.
+  void answer(int socket);
   // Ends the threads: two seconds at most.
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
@@ -34,6 +38,7 @@ class MetricsServer {
  private:
   class Http;
   explicit MetricsServer(std::unique_ptr<Http> http);
+  static std::unique_ptr<Http> make_http(Handler handler);
 
   std::unique_ptr<Http> http_;
   std::thread thread_;

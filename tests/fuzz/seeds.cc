@@ -512,11 +512,23 @@ std::vector<Seed> answers_seeds() {
 
 }  // namespace
 
+std::vector<Seed> metrics_seeds() {
+  Seeds seeds("metrics");
+  for (const char* method : {"GET", "HEAD"})
+    for (const char* headers : {"\r\n",
+                                "Host: 127.0.0.1:9100\r\nUser-Agent: Prometheus/3.0\r\nAccept: "
+                                "text/plain;q=0.5\r\n\r\n",
+                                "Accept-Encoding: gzip\r\nConnection: keep-alive\r\n\r\n"})
+      seeds.add(std::string(method) + " /metrics HTTP/1.1\r\n" + headers);
+  seeds.add("GET /metrics?name=x HTTP/1.0\r\n\r\n");
+  return seeds.take();
+}
+
 std::vector<Seed> seeds() {
   std::vector<Seed> all;
-  for (const auto& make :
-       {acl_seeds, answers_seeds, catalog_seeds, config_seeds, control_request_seeds,
-        layout_seeds, nfs_reply_seeds, pool_seeds, record_seeds, text_seeds, units_seeds})
+  for (const auto& make : {acl_seeds, answers_seeds, catalog_seeds, config_seeds,
+                           control_request_seeds, layout_seeds, metrics_seeds, nfs_reply_seeds,
+                           pool_seeds, record_seeds, text_seeds, units_seeds})
     for (Seed& seed : make()) all.push_back(std::move(seed));
   return all;
 }

@@ -32,6 +32,7 @@ bool catalog(std::string_view input);
 bool config(std::string_view input);
 bool control_request(std::string_view input);
 bool layout(std::string_view input);
+bool metrics(std::string_view input);
 bool nfs_reply(std::string_view input);
 bool pool(std::string_view input);
 bool record(std::string_view input);
