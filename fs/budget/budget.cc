@@ -196,8 +196,8 @@ std::vector<InodeNumber> Budget::written() const {
   return out;
 }
 
-InodeNumber Budget::largest_written(TenantMask tenants) const {
-  return usage_.largest_of(written(), tenants);
+std::vector<InodeNumber> Budget::largest_written(TenantMask tenants, std::size_t most) const {
+  return usage_.largest_of(written(), tenants, most);
 }
 
 // ---- uses

@@ -150,8 +150,9 @@ class Budget {
   void look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t now_ns);
   // What the last round of evictions came to: nothing was left that could go.
   void set_exhausted(std::uint32_t device, bool exhausted);
-  // Of the files of such tenants that somebody writes the one that occupies most; 0: there is none.
-  [[nodiscard]] InodeNumber largest_written(TenantMask tenants) const;
+  // The files of such tenants that somebody writes, the one that occupies most first, `most` at most.
+  [[nodiscard]] std::vector<InodeNumber> largest_written(TenantMask tenants,
+                                                         std::size_t most) const;
   void set_over_quota(TenantMask tenants) noexcept { over_quota_.store(tenants); }
   // Those who have more than their share; none: nobody has a share.
   void set_over_share(TenantMask tenants) noexcept { over_share_.store(tenants); }

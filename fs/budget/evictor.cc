@@ -33,6 +33,7 @@ constexpr std::chrono::nanoseconds kYoung = std::chrono::seconds{1};
 // Looked at in one round, and passed over because they were kept; room is looked at again in between.
 constexpr std::size_t kMostInRound = 512;
 constexpr std::size_t kMostReplaced = 64;
+constexpr std::size_t kMostGivenUp = 16;
 constexpr std::size_t kMostPassed = 65'536;
 // What was found to be kept is passed over so long, unless there is too much of it to remember.
 constexpr std::chrono::seconds kKeptTrusted{60};
@@ -156,16 +157,23 @@ void Evictor::give_up_overgrown() {
   for (const auto& [tenants, code] : {std::pair(staying.far_beyond_quota(), EDQUOT),
                                       std::pair(staying.far_beyond_share(), ENOSPC)}) {
     if (tenants == 0) continue;
-    const InodeNumber number = core_.budget.largest_written(tenants);
-    const InodePtr inode = number == 0 ? nullptr : core_.table.find(number);
-    if (inode == nullptr) continue;
-    const Result<void> given_up = give_up_bytes(core_, *inode, code);
-    if (std::exchange(given_up_last_, number) == number) continue;
+    for (const InodeNumber number : core_.budget.largest_written(tenants, kMostGivenUp))
+      if (give_up(number, code)) break;
+  }
+}
+
+// The largest one that has lost anything, with each look.
+bool Evictor::give_up(InodeNumber number, int code) {
+  const InodePtr inode = core_.table.find(number);
+  if (inode == nullptr) return false;
+  const Result<bool> given_up = give_up_bytes(core_, *inode, code);
+  if (given_up.ok() && !*given_up) return false;
+  if (std::exchange(given_up_last_, number) != number)
     log_warn(
         "given_up inode={} errno={} failed_with={}: its bytes were more than its tenant may "
         "have",
         number, code, given_up.ok() ? 0 : given_up.error().code);
-  }
+  return given_up.ok();
 }
 
 // With the first walk over all that found nothing; until there is room for a while.

@@ -91,6 +91,7 @@ class Evictor {
   void forget_kept_if_told();
   void walk(std::vector<Need>& needs);
   void give_up_overgrown();
+  bool give_up(InodeNumber number, int code);
   // What files that are being rewritten held before.
   void drop_all_replaced(std::vector<Need>& needs);
   void begin_walk(Clock::time_point now);

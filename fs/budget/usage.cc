@@ -1,6 +1,7 @@
 #include "fs/budget/usage.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace kvcachefs {
@@ -331,19 +332,22 @@ std::uint64_t Usage::live_files() const {
   return live_.size();
 }
 
-InodeNumber Usage::largest_of(const std::vector<InodeNumber>& inodes,
-                              TenantMask tenants) const {
-  const std::lock_guard lock(mutex_);
-  InodeNumber largest = 0;
-  std::uint64_t bytes = 0;
-  for (const InodeNumber inode : inodes) {
-    const auto at = live_.find(inode);
-    if (at == live_.end() || at->second.bytes <= bytes) continue;
-    if ((mask_of(at->second.tenant) & tenants) == 0) continue;
-    largest = inode;
-    bytes = at->second.bytes;
+std::vector<InodeNumber> Usage::largest_of(const std::vector<InodeNumber>& inodes,
+                                           TenantMask tenants, std::size_t most) const {
+  std::vector<std::pair<std::uint64_t, InodeNumber>> found;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const InodeNumber inode : inodes) {
+      const auto at = live_.find(inode);
+      if (at != live_.end() && (mask_of(at->second.tenant) & tenants) != 0)
+        found.emplace_back(at->second.bytes, inode);
+    }
   }
-  return largest;
+  std::sort(found.begin(), found.end(), std::greater<>());
+  found.resize(std::min(found.size(), most));
+  std::vector<InodeNumber> out;
+  for (const auto& [bytes, inode] : found) out.push_back(inode);
+  return out;
 }
 
 bool Usage::is_complete() const {

@@ -129,9 +129,9 @@ class Usage {
   // Without the sealed files, until they are counted; those that are kept count as the first walk meets them.
   [[nodiscard]] TenantUses by_tenant() const;
   [[nodiscard]] std::uint64_t live_files() const;
-  // Of these live files, as far as they are of such tenants, the one that occupies most; 0: none occupies anything.
-  [[nodiscard]] InodeNumber largest_of(const std::vector<InodeNumber>& inodes,
-                                       TenantMask tenants) const;
+  // Those of these live files that are of such tenants, the one that occupies most first, `most` at most.
+  [[nodiscard]] std::vector<InodeNumber> largest_of(const std::vector<InodeNumber>& inodes,
+                                                    TenantMask tenants, std::size_t most) const;
   // The first walk has ended.
   [[nodiscard]] bool is_complete() const;
   // Whether a sealed file's object is counted as kept.

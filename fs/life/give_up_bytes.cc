@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "backend/base/log.h"
 #include "fs/life/states.h"
@@ -18,31 +19,34 @@ struct Cut {
   std::uint64_t size = 0;
 };
 
-// The caller holds the lock.
-Result<Cut> note_given_up(Core& core, Inode& inode, int code) {
+// The caller holds the lock. nullopt: there is nothing to be cut.
+Result<std::optional<Cut>> note_given_up(Core& core, Inode& inode, int code) {
   Cut cut{.tier = TRY(core.devices->of(inode)), .object = inode.record.object, .size = 0};
   const struct stat backing = TRY(cut.tier->status(cut.object));
+  const bool has_name = inode.record.nlink > 0;
   const bool is_new = inode.record.state == DataState::kUnpublished;
-  if (is_new && inode.record.nlink > 0) {
-    if ((inode.record.flags & kInodePoisoned) == 0) TRY(poison(core, inode, code));
-  } else {
+  if (has_name && !is_new) cut.size = inode.record.stamp.size;
+  if (cut.size >= static_cast<std::uint64_t>(backing.st_size)) return std::optional<Cut>{};
+  if (!has_name || !is_new) {
     inode.lost_errno.store(code);
+  } else if ((inode.record.flags & kInodePoisoned) == 0) {
+    TRY(poison(core, inode, code));
   }
-  if (!is_new && inode.record.nlink > 0) cut.size = inode.record.stamp.size;
-  if (cut.size >= static_cast<std::uint64_t>(backing.st_size)) cut.size = 0;
-  return cut;
+  return std::optional{cut};
 }
 
 }  // namespace
 
-Result<void> give_up_bytes(Core& core, Inode& inode, int code) {
-  Cut cut;
+Result<bool> give_up_bytes(Core& core, Inode& inode, int code) {
+  std::optional<Cut> found;
   {
     const std::lock_guard lock(inode.mutex);
     if (inode.writers == 0 || !inode.device || core.devices->stalled(*inode.device) != 0)
-      return {};
-    cut = TRY(note_given_up(core, inode, code));
+      return false;
+    found = TRY(note_given_up(core, inode, code));
   }
+  if (!found) return false;
+  const Cut& cut = *found;
   const UniqueFd fd = TRY(cut.tier->open(cut.object, O_WRONLY));
   if (::ftruncate(fd.get(), static_cast<off_t>(cut.size)) != 0)
     return fail_errno("cut of a backing file");
@@ -54,7 +58,7 @@ Result<void> give_up_bytes(Core& core, Inode& inode, int code) {
     }
   }
   if (core.notifications != nullptr) core.notifications->invalidate_data(inode.number);
-  return {};
+  return true;
 }
 
 }  // namespace kvcachefs

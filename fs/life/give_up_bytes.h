@@ -7,9 +7,10 @@
 namespace kvcachefs {
 
 // Of a file that is being written. A new one, and one without a name, loses all of its bytes; any other what was added since
-// it was published, and all where that is nothing. Who writes it gets `code` (EDQUOT, ENOSPC) from close and fsync; a new one
-// is then a miss. It may grow again at once: the caller comes back. Does nothing while its disk takes no writes, or when
-// nobody writes it any more. Takes the inode's lock. Errors: those of Tier::open() and of the disk.
-Result<void> give_up_bytes(Core& core, Inode& inode, int code);
+// it was published, or synced, last, and nothing else: what was there before stays, however much it is. Who writes it gets
+// `code` (EDQUOT, ENOSPC) from close and fsync; a new one is then a miss. It may grow again at once: the caller comes back.
+// Returns whether it has lost anything: not while its disk takes no writes, or when nobody writes it any more. Takes the
+// inode's lock. Errors: those of Tier::open() and of the disk.
+Result<bool> give_up_bytes(Core& core, Inode& inode, int code);
 
 }  // namespace kvcachefs

@@ -4,6 +4,7 @@ import concurrent.futures
 import errno
 import grp
 import os
+import time
 
 import pytest
 
@@ -264,6 +265,28 @@ def test_who_was_let_in_before_does_not_escape_a_quota(full, what):
         with open(path, "rb") as file:
             assert file.read(MIB) == b"x" * MIB
     kvmount.wait_until(lambda: tenant(mount)["used"] <= 72 * MIB, 20, "what is too much to go")
+
+
+@pytest.mark.gate
+def test_a_quota_that_is_lowered_costs_nothing_that_was_there(full):
+    """Who has a file open, and has more than the quota by now, loses what he adds, not what he had."""
+    mount, theirs = full
+    data = os.urandom(64 * MIB)
+    path = f"{theirs}/database"
+    with open(path, "wb") as file:
+        file.write(data)
+        os.fsync(file.fileno())
+    with open(path, "r+b", buffering=0) as file:
+        assert mount.cli("set", theirs, "quota=16MiB").returncode == 0
+        for number in range(50):  # In place, as a database does, for some looks of the evictor.
+            file.seek(number * MIB)
+            file.write(data[number * MIB:(number + 1) * MIB])
+            time.sleep(0.01)
+        os.fsync(file.fileno())
+        assert os.fstat(file.fileno()).st_size == len(data)
+    mount.flush(check=False)
+    with open(path, "rb") as file:
+        assert file.read() == data
 
 
 def put(path, size, sync=False):
