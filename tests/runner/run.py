@@ -49,7 +49,14 @@ class Run:
         """Seconds that the part will take, by what it took on this machine before."""
         durations = self.context.durations
         building = 0 if part.preset in self.built() else durations.of(f"build {part.preset}", BUILD_S)
-        return (durations.of(f"part {part.name}", part.seconds) + building) * 1.2
+        return (durations.of(f"part {part.name}", part.seconds) + building) * 1.2 * self.slowness()
+
+    def slowness(self):
+        """How many times as long as before the parts of this run have taken: the machine may have other things to do."""
+        known = {name: self.context.durations.of(f"part {name}", None) for _, name in self.took}
+        before = sum(seconds for seconds in known.values() if seconds is not None)
+        now = sum(seconds - self.built_in[name] for seconds, name in self.took if known[name] is not None)
+        return max(1.0, now / before) if before > 0 else 1.0
 
     def part(self, part):
         """Runs it; its log is build/test-logs/NAME.log. Returns whether it has passed."""
