@@ -1,8 +1,10 @@
 """A disk that takes no writes and gives no error: what needs no write of it is answered, and what can go to another disk does."""
 
 import contextlib
+import errno
 import fcntl
 import os
+import pathlib
 import statistics
 import threading
 import time
@@ -187,3 +189,41 @@ def test_reads_go_on_with_the_state_on_one_of_two_disks_that_is_frozen(disks, tr
     with started(disks[1:], transport, data_path, state) as mount:
         os.mkdir(f"{mount.mnt}/d")
         compare_while_frozen(disks[0].path, disks[1].path, f"{mount.mnt}/d", data_path)
+
+
+@pytest.mark.gate
+@pytest.mark.by_seed
+def test_a_log_on_a_disk_that_is_frozen_holds_nobody_up(disks, transport, data_path):
+    """Each answer that is an error is logged, and the log's disk takes nothing: root looks, reads and stores as before."""
+    log = os.path.join(disks[2].path, "log")
+
+    def miss(number):
+        began = time.monotonic()
+        with pytest.raises(OSError) as failed:
+            os.getxattr(f"{mount.mnt}/d/f0", f"user.missing-{number}")
+        assert failed.value.errno == errno.ENODATA
+        return time.monotonic() - began
+
+    with started(disks[:1], transport, data_path) as mount:
+        mount.stop()
+        mount.log = log
+        mount.options += ["--log-level", "debug"]
+        mount.start()
+        os.mkdir(f"{mount.mnt}/d")
+        fill(f"{mount.mnt}/d")
+        with frozen(disks[2].path):
+            misses = [miss(number) for number in range(200)]
+            (reads,) = kvmount.run_as(read_by_turns, SECONDS, [f"{mount.mnt}/d"], seconds=60)
+            began = time.monotonic()
+            for number in range(20):
+                store(f"{mount.mnt}/d/more-{number}", os.urandom(SIZE))
+                os.unlink(f"{mount.mnt}/d/more-{number}")
+            stored = time.monotonic() - began
+            assert mount.cli("status", mount.mnt).returncode == 0
+        print(f"200 misses {sum(misses):.2f} s; {len(reads)} reads, the longest {max(reads):.2f} s; 20 stores {stored:.2f} s")
+        kvmount.check_time(max(misses), 1, "the longest miss")
+        kvmount.check_time(max(reads), 1, "the longest read")
+        kvmount.check_time(stored, 10, "20 stores")
+        # What came meanwhile is in the log.
+        text = pathlib.Path(log)
+        kvmount.wait_until(lambda: text.read_text(encoding="utf-8").count("operation=getxattr errno=61") >= 200, 20, "the log")
