@@ -79,7 +79,8 @@ void show_policy(const json& told) {
   }
   if (is_true(told, "beyond_share"))
     print_out(
-        "               to be kept, but more would stay than its quota or others' shares "
+        "               it is cache all the same: more would stay than its quota or others' "
+        "shares "
         "allow\n");
   if (const std::uint64_t ttl = count_in(told, "ttl"); ttl > 0) {
     print_out("  ttl          {} after the last use (told to {})\n",

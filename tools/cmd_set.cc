@@ -81,7 +81,8 @@ std::string failure(const char* command, const std::string& path, std::string_vi
   const char* what = "see setfattr(1)";
   if (error == EACCES || error == EPERM)
     what = is_term(xattr) ? "only root may set this"
-                          : "whoever may write a file, or owns a directory, may set this";
+                          : "whoever may write a file, or owns a directory, may set this; to "
+                            "keep files, where the mount's --keep-by allows it";
   if (error == ENOTDIR)
     what = "shares, quotas, odirect and pool-writes are told to directories";
   if (error == ENOSPC) what = "62 directories have a share or a quota, or the disk is full";

@@ -354,6 +354,13 @@ Result<Reservation> Budget::reserve(std::uint32_t device, TenantSlot tenant,
   return held;
 }
 
+bool Budget::is_over_quota(TenantSlot tenant) const {
+  if ((over_quota_.load(std::memory_order_relaxed) & mask_of(tenant)) == 0) return false;
+  // Some may have gone since the last look.
+  const auto found = knowledge_.tenants().find(tenant);
+  return found && found->terms.quota && usage_.by_tenant()[tenant].all() > *found->terms.quota;
+}
+
 Staying Budget::staying() const {
   if (!knowledge_.tenants().had_any()) return {};
   std::uint64_t budget = 0;
@@ -372,9 +379,13 @@ void Budget::look_at_staying() {
 
 Result<void> Budget::check_growth(std::uint32_t device, TenantSlot tenant) const {
   const TenantMask mask = mask_of(tenant);
-  if ((stays_over_quota_.load(std::memory_order_relaxed) & mask) != 0)
+  const TenantMask seen = stays_over_quota_.load(std::memory_order_relaxed) |
+                          stays_over_share_.load(std::memory_order_relaxed);
+  // Some may have gone since the last look.
+  const Staying now = (seen & mask) != 0 ? staying() : Staying();
+  if ((now.beyond_quota() & mask) != 0)
     return fail(EDQUOT, "what is kept or open is more than the quota");
-  if ((stays_over_share_.load(std::memory_order_relaxed) & mask) != 0)
+  if ((now.beyond_share() & mask) != 0)
     return fail(ENOSPC, "what is kept or open is more than others' shares leave");
   if (is_full(device)) return fail(ENOSPC, "the budget is used, and nothing can be evicted");
   return {};

@@ -106,12 +106,12 @@ class Budget {
   Result<void> check_growth(std::uint32_t device, TenantSlot tenant) const;
   // Whether so many bytes of a tenant that can be evicted may become such that cannot. Errors: as check_growth().
   Result<void> check_staying(TenantSlot tenant, std::uint64_t bytes) const;
+  // Looks at it anew for check_growth(): with look(), and when somebody has written a lot since.
+  void look_at_staying();
   // As of now; where nobody has a share or a quota it costs nothing.
   [[nodiscard]] Staying staying() const;
   // It has more than its quota, and nothing of that can be evicted: EDQUOT.
-  [[nodiscard]] bool is_over_quota(TenantSlot tenant) const noexcept {
-    return (over_quota_.load(std::memory_order_relaxed) & mask_of(tenant)) != 0;
-  }
+  [[nodiscard]] bool is_over_quota(TenantSlot tenant) const;
   // Over its budget, and nothing can be evicted: ENOSPC.
   [[nodiscard]] bool is_full(std::uint32_t device) const;
   // The evictor is behind with it: who takes room there waits, or does without.
@@ -202,7 +202,6 @@ class Budget {
   [[nodiscard]] bool waits_now(std::uint32_t device, TenantSlot tenant) const;  // the same
   void look_at(std::uint32_t index, std::int64_t now_ns);
   void look_at_database(std::int64_t now_ns);
-  void look_at_staying();
   // The files that somebody writes.
   [[nodiscard]] std::vector<InodeNumber> written() const;
   void measure(const std::function<InodePtr(InodeNumber)>& find);

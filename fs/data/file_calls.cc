@@ -96,11 +96,30 @@ Result<std::size_t> Files::write(OpenFile& file, std::span<const std::byte> data
   return done;
 }
 
+// The evictor measures what is written every few milliseconds, or when it gets a CPU: a tenant that is near its bounds may have
+// written a lot by then.
+Result<void> Files::note_growth(Inode& inode, int fd, std::uint64_t length) {
+  constexpr std::uint64_t kUnmeasured = kMiB;
+  if (!core_.knowledge.tenants().had_any() ||
+      inode.unmeasured.fetch_add(length, std::memory_order_relaxed) + length < kUnmeasured)
+    return {};
+  inode.unmeasured.store(0, std::memory_order_relaxed);
+  struct stat backing {};
+  if (::fstat(fd, &backing) != 0) return fail_errno("status of a backing file");
+  {
+    const std::lock_guard lock(inode.mutex);
+    core_.budget.measured(inode, backing);
+  }
+  core_.budget.look_at_staying();
+  return {};
+}
+
 // A file that grows when its device is full and nothing can go, or its tenant has too much that cannot go.
 Result<void> Files::check_room(OpenFile& file, int fd, std::uint64_t offset,
                                std::uint64_t length) {
   const std::optional<std::uint32_t> device = TRY(device_of(*file.inode));
   if (!device) return {};
+  TRY(note_growth(*file.inode, fd, length));
   const Result<void> grows = core_.budget.check_growth(*device, file.inode->tenant.load());
   if (grows.ok()) return {};
   if (TRY(unallocated_bytes(fd, offset, length)) == 0) return {};
@@ -298,11 +317,25 @@ void Files::wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_
     core_.budget.wait_for_room(**device, file.inode->tenant.load(), called);
 }
 
-// Said once, as a disk's error is.
-Result<void> Files::check_lost(Inode& inode) {
+// Said once, as a disk's error is. What was written behind a cut would have a hole before it.
+Result<void> Files::check_lost(OpenFile& file) {
+  Inode& inode = *file.inode;
   if (inode.lost_errno.load(std::memory_order_relaxed) == 0) return {};
   const int code = inode.lost_errno.exchange(0);
-  return code == 0 ? Result<void>{} : Result<void>{fail(code, "it had more than it may have")};
+  if (code == 0) return {};
+  std::uint64_t size = 0;
+  {
+    const std::lock_guard lock(inode.mutex);
+    if (inode.record.nlink > 0) size = inode.record.stamp.size;
+  }
+  struct stat backing {};
+  const int fd = TRY(file.descriptor());
+  if (file.writable() && ::fstat(fd, &backing) == 0 &&
+      size < static_cast<std::uint64_t>(backing.st_size) &&
+      ::ftruncate(fd, static_cast<off_t>(size)) != 0)
+    return fail_errno("cut of a backing file");
+  if (core_.notifications != nullptr) core_.notifications->invalidate_attributes(inode.number);
+  return fail(code, "it had more than it may have");
 }
 
 void Files::note_closing(OpenFile& file, bool is_closing) {
@@ -318,7 +351,7 @@ void Files::note_closing(OpenFile& file, bool is_closing) {
 Result<void> Files::flush(OpenFile& file, const Caller& caller) {
   if (!file.writable()) return {};
   note_closing(file, true);
-  TRY(check_lost(*file.inode));
+  TRY(check_lost(file));
   if (is_another_process(caller, file.opener)) return {};
   if (TRY(is_empty_and_unfinished(*file.inode))) return {};
   Inode& inode = *file.inode;
@@ -342,7 +375,7 @@ Result<void> Files::flush(OpenFile& file, const Caller& caller) {
 
 Result<void> Files::fsync(OpenFile& file, bool /*data_only*/, const Caller& caller) {
   note_closing(file, false);  // A duplicate was closed; this descriptor was not.
-  TRY(check_lost(*file.inode));
+  TRY(check_lost(file));
   bool is_marked = false;
   {
     const std::lock_guard lock(file.inode->mutex);

@@ -57,10 +57,10 @@ Result<void> add_policy(Core& core, Explanation& out) {
                           out.record.state == DataState::kSealed &&
                           core.budget.usage().is_complete() &&
                           !core.budget.usage().is_counted_kept(out.record.object);
-    if (out.is_beyond_share) treatment.policy = FilePolicy::kCache;
     out.policy = treatment.policy;
     out.by = treatment.by;
     out.ttl = treatment.ttl;
+    if (out.is_beyond_share) treatment.policy = FilePolicy::kCache;
     out.treatment = treatment;
   } else if (S_ISDIR(out.record.mode)) {
     const Told told = TRY(core.knowledge.told_above(out.inode, out.record.uid));

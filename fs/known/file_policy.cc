@@ -45,6 +45,8 @@ void TreatmentOfNames::add(const Place& place, std::string_view name) {
   } else {
     is_untold_ = true;
   }
+  if (!owner_may_keep_ && !place.policy.is_roots_for(owner_) && one.by != PolicyBy::kMount)
+    one.policy = FilePolicy::kCache;
   if (names_ == 0 || one.policy > strictest_.policy) {
     strictest_.policy = one.policy;
     strictest_.by = one.by;

@@ -71,9 +71,10 @@ struct Treatment {
 // Puts the names of one file together.
 class TreatmentOfNames {
  public:
-  // `otherwise`: of the mount. `owner`: of the file.
-  TreatmentOfNames(FilePolicy otherwise, std::uint32_t owner)
-      : otherwise_(otherwise), owner_(owner) {}
+  // `otherwise`: of the mount. `owner`: of the file; `owner_may_keep`: else what a layout, or a directory of anybody but root,
+  // says of keeping it does not count (fs/known/keepers.h).
+  TreatmentOfNames(FilePolicy otherwise, std::uint32_t owner, bool owner_may_keep = true)
+      : otherwise_(otherwise), owner_(owner), owner_may_keep_(owner_may_keep) {}
   void add(const Place& place, std::string_view name);
   // `own`: what the file itself was told.
   [[nodiscard]] Treatment of(const InodeRecord& record, const Told& own) const;
@@ -81,6 +82,7 @@ class TreatmentOfNames {
  private:
   const FilePolicy otherwise_;
   const std::uint32_t owner_;
+  const bool owner_may_keep_;
   std::size_t names_ = 0;
   std::size_t names_with_ttl_ = 0;
   bool is_untold_ = false;  // a name is: no directory above it was told

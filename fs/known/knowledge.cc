@@ -442,7 +442,7 @@ Result<void> Knowledge::forget_parent(InodeNumber inode) {
 
 Result<Treatment> Knowledge::treatment(InodeNumber inode, const InodeRecord& record,
                                        bool* is_block) {
-  TreatmentOfNames names(otherwise_, record.uid);
+  TreatmentOfNames names(otherwise_, record.uid, keepers_.may_keep_own(record.uid, record.gid));
   bool found_block = false;
   for (const auto& [directory, name] : TRY(catalog_.list_links(inode, kMostNames))) {
     const auto place = TRY(places_.of(directory));
@@ -454,8 +454,6 @@ Result<Treatment> Knowledge::treatment(InodeNumber inode, const InodeRecord& rec
   Told own;
   if ((record.flags & kInodeHasXattr) != 0) own = TRY(own_told(catalog_, inode));
   Treatment treatment = names.of(record, own);
-  if (treatment.by == PolicyBy::kLayout && !keepers_.may_keep_own(record.uid, record.gid))
-    treatment.policy = FilePolicy::kCache;
   if (treatment.policy == FilePolicy::kProcess) TRY(judge_writer(inode, record, treatment));
   if (treatment.ttl) {
     std::int64_t shortest = shortest_ttl_s_.load(std::memory_order_relaxed);

@@ -42,6 +42,12 @@ class ToldOnPath {
       if (may_tell(teller, owner)) return value;
     return std::nullopt;
   }
+  // Whether that is root's word.
+  [[nodiscard]] bool is_roots_for(std::uint32_t owner) const noexcept {
+    for (const auto& [teller, value] : told_)
+      if (may_tell(teller, owner)) return teller == 0;
+    return false;
+  }
   // Of a directory above all that were added before.
   void add(std::uint32_t teller, Value value) {
     // The nearer one holds for whoever this one could.

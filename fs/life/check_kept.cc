@@ -17,4 +17,16 @@ Result<void> check_kept(Core& core, Inode& inode) {
   return core.budget.check_staying(inode.tenant.load(), counts ? 0 : allocated_bytes(backing));
 }
 
+Result<void> check_moved(Core& core, Inode& inode, TenantSlot to) {
+  const InodeRecord& record = inode.record;
+  if (!inode.is_file() || record.state == DataState::kRemote || inode.tenant.load() == to)
+    return {};
+  const bool is_kept = core.budget.usage().is_counted_kept(record.object) || inode.kept ||
+                       (record.flags & kInodeKeep) != 0;
+  if (!is_kept) return {};
+  Tier* tier = TRY(core.devices->of(inode));
+  const struct stat backing = TRY(tier->status(record.object));
+  return core.budget.check_staying(to, allocated_bytes(backing));
+}
+
 }  // namespace kvcachefs

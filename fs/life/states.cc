@@ -31,9 +31,11 @@ namespace {
 bool may_stay(Core& core, Inode& inode, const Treatment& treatment) {
   const bool is_told_above =
       treatment.by != PolicyBy::kFile && treatment.by != PolicyBy::kApplication;
-  const bool is_to_decide = treatment.is_kept() && is_told_above &&
-                            inode.record.state == DataState::kSealed &&
-                            core.knowledge.tenants().had_any();
+  // No close has asked for what lives with its process.
+  const bool is_process = treatment.policy == FilePolicy::kProcess;
+  const bool is_let_in = !is_process && (!is_told_above || is_unsealed(inode.record.state));
+  const bool is_to_decide =
+      treatment.is_kept() && !is_let_in && core.knowledge.tenants().had_any();
   if (!is_to_decide) return true;
   // Until all that the last run has left is counted it is as that run had it: nobody's promise is broken by a start.
   if (!core.budget.usage().is_complete()) return true;

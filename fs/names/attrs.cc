@@ -342,10 +342,11 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
 Result<void> Attributes::check_keeper(Inode& inode, std::string_view policy,
                                       const Caller& caller) {
   const std::optional<FilePolicy> told = parse_policy(policy);
-  if (!told || *told < FilePolicy::kKeep) return {};
+  if (!told || *told == FilePolicy::kCache) return {};
   if (!may_keep(caller, core_.options.keepers))
     return fail(EPERM, "the mount's keep-by leaves it to others to keep files");
-  return inode.is_file() ? check_kept(core_, inode) : Result<void>{};
+  return inode.is_file() && *told >= FilePolicy::kKeep ? check_kept(core_, inode)
+                                                       : Result<void>{};
 }
 
 // After the commit: what is told holds for what is there already.

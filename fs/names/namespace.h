@@ -87,6 +87,7 @@ class Namespace {
   Result<Outcome> commit_rename(Renaming& call);
   Result<void> move_names(Renaming& call);
   Result<void> put_block_rows(Renaming& call, bool moves);
+  Result<void> check_tenants(const Renaming& call);
   void note_tenant(Inode& inode, TenantSlot tenant);
   // Where the name stands on the pool; nullopt: nowhere, or nothing is there yet. Not under an inode's lock.
   std::optional<SharedName> name_on_pool(InodeNumber parent, std::string_view name);

@@ -4,6 +4,7 @@
 #include <linux/fs.h>
 #include <stdio.h>
 
+#include "fs/life/check_kept.h"
 #include "fs/life/checked_status.h"
 #include "fs/life/states.h"
 #include "fs/names/credentials.h"
@@ -134,6 +135,9 @@ struct Namespace::Renaming {
   // Of files; `moved` and, in an exchange, `replaced` are taken for what these say.
   NameLook at_source = {};
   NameLook at_target = {};
+  // Whose the directories are.
+  TenantSlot source_tenant = 0;
+  TenantSlot target_tenant = 0;
   std::optional<SharedName> shared_source = {};
   std::optional<SharedName> shared_target = {};
 
@@ -210,6 +214,10 @@ Result<void> Namespace::find_both(Renaming& call, bool no_replace) {
     call.at_source = core_.knowledge.look(call.from_dir->number, call.name);
     call.at_target = core_.knowledge.look(call.to_dir->number, call.new_name);
   }
+  if (core_.knowledge.tenants().had_any()) {
+    call.source_tenant = core_.knowledge.look(call.from_dir->number, call.name).tenant;
+    call.target_tenant = core_.knowledge.look(call.to_dir->number, call.new_name).tenant;
+  }
   call.shared_source = name_on_pool(call.from_dir->number, call.name);
   call.shared_target = name_on_pool(call.to_dir->number, call.new_name);
   return {};
@@ -244,6 +252,7 @@ Result<Namespace::Outcome> Namespace::commit_rename(Renaming& call) {
   if (moved.evicting || (call.exchange && replaced->evicting))
     return fail(ENOENT, "being evicted");
   TRY(check_movable(core_, moved, call.shared_source));
+  if (!stands) TRY(check_tenants(call));
   // What others have put into the directory that is to be replaced would stay there.
   if (call.exchange || (replaced != nullptr && is_directory(*replaced)))
     TRY(check_movable(core_, *replaced, call.shared_target));
@@ -279,6 +288,17 @@ Result<Namespace::Outcome> Namespace::commit_rename(Renaming& call) {
   if (call.to_hash && replaced != nullptr && replaced->is_file())
     native_.note_second(core_.counters, call.new_name, 0, 0);
   return Outcome::kMoved;
+}
+
+// What stays must fit where it goes. A directory goes to no other tenant, as in ext4's project quotas: who moves it copies
+// then (mv(1) does), file by file. The caller holds the locks.
+Result<void> Namespace::check_tenants(const Renaming& call) {
+  if (call.source_tenant == call.target_tenant) return {};
+  if (is_directory(*call.moved) || (call.exchange && is_directory(*call.replaced)))
+    return fail(EXDEV, "a directory between tenants");
+  TRY(check_moved(core_, *call.moved, call.target_tenant));
+  return call.exchange ? check_moved(core_, *call.replaced, call.source_tenant)
+                       : Result<void>{};
 }
 
 // Whose a file is says its first name. The caller holds its lock.

@@ -144,6 +144,8 @@ struct Inode {
   bool change_unsynced = false;
   // What close, fsync and rename of a poisoned file say: the error of the write that failed.
   int write_errno = EIO;
+  // Bytes that the daemon has written to it since it was measured last, of tenants.
+  std::atomic<std::uint64_t> unmeasured{0};
   // What the next close or fsync says of bytes that were taken back (fs/life/give_up_bytes.h); 0: nothing.
   std::atomic<int> lost_errno{0};
   // Of a directory that was made with nothing in it: what lookups that ended at its absence were taken for
