@@ -41,8 +41,10 @@ Result<void> drop_capabilities(std::span<const int> kept) {
       (sets[CAP_TO_INDEX(CAP_SETPCAP)].effective & CAP_TO_MASK(CAP_SETPCAP)) != 0;
   if (may_bound) TRY(drop_from_bounds(kept));
   Sets wanted{};
-  for (const int capability : kept)
-    wanted[CAP_TO_INDEX(capability)].permitted |= CAP_TO_MASK(capability);
+  for (const int capability : kept) {
+    const auto bit = static_cast<unsigned>(capability);
+    wanted[CAP_TO_INDEX(bit)].permitted |= CAP_TO_MASK(bit);
+  }
   for (std::size_t i = 0; i < sets.size(); ++i) {
     sets[i].permitted &= wanted[i].permitted;
     sets[i].effective = sets[i].permitted;

@@ -14,7 +14,7 @@ from suites import CACHE  # tests/conformance
 
 # libfuse 3.14 has no passthrough, no io_uring, no O_TMPFILE, and does not hand on what clears set-id bits: the comparisons
 # with ext4 would show these four again and again.
-OF_NEW_LIBFUSE = "not passthrough and not uring and not same_as_ext4 and not random"
+OF_NEW_LIBFUSE = "not passthrough and not uring and not same_as_ext4 and not random and not nameless"
 # What a plain directory on ext4 can show of the tests themselves.
 ORACLE_FOLDERS = ("mount/posix", "mount/replay", "crash")
 # What a filesystem other than ext4 below the mount may change.
