@@ -640,17 +640,6 @@ Result<void> Catalog::each_xattr_owner(const std::function<bool(InodeNumber)>& v
   });
 }
 
-Result<std::vector<InodeNumber>> Catalog::list_xattr_owners(std::string_view name,
-                                                            std::size_t most) {
-  std::vector<InodeNumber> owners;
-  TRY(store_->scan(Table::kXattrs, "", "", [&](std::string_view key, std::string_view) {
-    const auto named = keys::to_named(key);
-    if (named && named->name == name) owners.push_back(named->owner);
-    return owners.size() < most;
-  }));
-  return owners;
-}
-
 Result<void> Catalog::commit(Edit&& edit) {
   if (edit.empty()) return {};
   if (refuses_to_wait()) return fail(kMustWait, "commit");

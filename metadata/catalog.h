@@ -236,8 +236,6 @@ class Catalog {
           visit);
   Result<void> each_object(const std::function<bool(ObjectId, const ObjectRecord&)>& visit,
                            const Damaged& damaged);
-  // Those that have an xattr of that name, in their order, `most` at most. Reads all xattrs' keys.
-  Result<std::vector<InodeNumber>> list_xattr_owners(std::string_view name, std::size_t most);
   Result<void> each_xattr_owner(const std::function<bool(InodeNumber)>& visit);
 
   // Written to the operating system before it returns: survives a crash of the daemon, not one
