@@ -290,12 +290,14 @@ Result<Namespace::Outcome> Namespace::commit_rename(Renaming& call) {
   return Outcome::kMoved;
 }
 
-// What stays must fit where it goes. A directory goes to no other tenant, as in ext4's project quotas: who moves it copies
-// then (mv(1) does), file by file. The caller holds the locks.
+// What stays must fit where it goes. What is below a directory nobody has counted: one of a tenant that keeps files goes to no
+// other, as in ext4's project quotas; who moves it copies then (mv(1) does), file by file. The caller holds the locks.
 Result<void> Namespace::check_tenants(const Renaming& call) {
   if (call.source_tenant == call.target_tenant) return {};
-  if (is_directory(*call.moved) || (call.exchange && is_directory(*call.replaced)))
-    return fail(EXDEV, "a directory between tenants");
+  const TenantUses uses = core_.budget.usage().by_tenant();
+  const bool keeps =
+      uses[call.source_tenant].kept > 0 || (call.exchange && uses[call.target_tenant].kept > 0);
+  if (keeps && call.moves_directories()) return fail(EXDEV, "a directory between tenants");
   TRY(check_moved(core_, *call.moved, call.target_tenant));
   return call.exchange ? check_moved(core_, *call.replaced, call.source_tenant)
                        : Result<void>{};
