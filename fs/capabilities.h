@@ -1,5 +1,5 @@
-// The capabilities that a mount uses. packaging/kvcachefs@.service.in says the same, and packaging/rights.md what each is for
-// to who decides about it.
+// The capabilities that a mount uses. packaging/kvcachefs@.service.in says the same, and
+// packaging/rights.md what each is for to who decides about it.
 #pragma once
 
 #include <linux/capability.h>

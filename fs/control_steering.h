@@ -17,13 +17,14 @@
 // "next", where it is there, is the `after` to go on with in the same directory. A path is relative to
 // the root of the filesystem; of a directory's, `evict` answers which one it is and does nothing.
 //
-// EXPLANATION has path, found; where nothing is found dropped: null, or reason, when, size, inode,
-// last_use. Else inode, type, links, created, policy, policy_by ("file", "directory", "layout",
-// "application", "mount"), policy_from (a path), ttl (seconds), ttl_from; of a file device, object,
-// size, allocated, written, state, missing, open, open_for_writing, obstacle ("open", "unsealed",
-// "kept", "pinned", "owned", "leased", "queued", or null: it may go), beyond_share (true: to be kept, and cache all the same),
-// expires, block (OBJECT of control_queries.h) and chain: parent
-// (OBJECT or null), has_parent, firm, children, more_children, goes_after.
+// EXPLANATION has path, found; where nothing is found dropped: null, or reason, when, size,
+// inode, last_use. Else inode, type, links, created, policy, policy_by ("file", "directory",
+// "layout", "application", "mount"), policy_from (a path), ttl (seconds), ttl_from; of a file
+// device, object, size, allocated, written, state, missing, open, open_for_writing, obstacle
+// ("open", "unsealed", "kept", "pinned", "owned", "leased", "queued", or null: it may go),
+// beyond_share (true: to be kept, and cache all the same), expires, block (OBJECT of
+// control_queries.h) and chain: parent (OBJECT or null), has_parent, firm, children,
+// more_children, goes_after.
 #pragma once
 
 #include <string>

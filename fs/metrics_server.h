@@ -28,7 +28,8 @@ class MetricsServer {
   void start();
   // Without a port: for answer() alone.
   static std::unique_ptr<MetricsServer> without_port(Handler handler);
-  // Reads a request from a connected socket, as start()'s threads do, answers it, and closes the socket. Waits for its client.
+  // Reads a request from a connected socket, as start()'s threads do, answers it, and closes
+  // the socket. Waits for its client.
   void answer(int socket);
   // Ends the threads: two seconds at most.
   ~MetricsServer();

@@ -40,7 +40,8 @@ class StateDir {
 
   // As it was given: for messages.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  // The directory that was checked, whatever has its path by now (proc(5), /proc/PID/fd). While this object lives.
+  // The directory that was checked, whatever has its path by now (proc(5), /proc/PID/fd). While
+  // this object lives.
   [[nodiscard]] std::string held() const {
     return "/proc/self/fd/" + std::to_string(fd_.get());
   }

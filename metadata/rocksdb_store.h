@@ -23,7 +23,7 @@ struct RocksdbOptions {
   std::uint64_t write_buffer_bytes = 64u << 20;
   // Each costs a descriptor; its index and filter are in the cache. Bounds: 64 to 4096.
   int max_open_files = 256;
-  // What messages call the directory; empty: as it is opened.
+  // The directory's name in messages; empty: as it is opened.
   std::string shown_as = {};
 };
 

@@ -36,7 +36,7 @@ Result<void> drop_capabilities(std::span<const int> kept) {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   Sets sets{};
   if (::syscall(SYS_capget, &header, sets.data()) != 0) return fail_errno("capget");
-  // Who may not take them from these has none that could be gained.
+  // A process without CAP_SETPCAP has none there that it could gain.
   const bool may_bound =
       (sets[CAP_TO_INDEX(CAP_SETPCAP)].effective & CAP_TO_MASK(CAP_SETPCAP)) != 0;
   if (may_bound) TRY(drop_from_bounds(kept));

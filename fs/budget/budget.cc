@@ -330,12 +330,11 @@ bool Budget::make_room(std::uint32_t device, TenantSlot tenant,
 Result<Reservation> Budget::reserve(std::uint32_t device, TenantSlot tenant,
                                     std::uint64_t bytes,
                                     std::chrono::steady_clock::time_point called) {
-  if (const auto found = knowledge_.tenants().find(tenant); found && found->terms.quota) {
-    if (usage_.by_tenant()[tenant].stays() + bytes > *found->terms.quota)
-      return fail(EDQUOT, "it does not fit into the quota beside what must stay");
-  }
   const Staying staying = this->staying();
-  if (staying.left(tenant).of_share + staying.slack() < static_cast<std::int64_t>(bytes))
+  const auto more = static_cast<std::int64_t>(bytes);
+  if (staying.left(tenant).of_quota < more)
+    return fail(EDQUOT, "it does not fit into the quota beside what must stay");
+  if (staying.left(tenant).of_share + staying.slack() < more)
     return fail(ENOSPC, "it does not fit beside what others' shares promise them");
   const UsageSums now = usage_.on(device);
   const DeviceRoom seen = room_on(device);
@@ -371,22 +370,26 @@ Staying Budget::staying() const {
   return {knowledge_.tenants().list(), usage_.by_tenant(), budget};
 }
 
-void Budget::look_at_staying() {
+Staying Budget::look_at_staying() {
   const Staying now = staying();
-  stays_over_quota_.store(now.beyond_quota(), std::memory_order_relaxed);
-  stays_over_share_.store(now.beyond_share(), std::memory_order_relaxed);
+  stays_over_bound_.store(now.beyond_quota() | now.beyond_share(), std::memory_order_relaxed);
+  return now;
+}
+
+bool Budget::is_near_bound(TenantSlot tenant) const {
+  return knowledge_.tenants().had_any() && (staying().near() & mask_of(tenant)) != 0;
 }
 
 Result<void> Budget::check_growth(std::uint32_t device, TenantSlot tenant) const {
   const TenantMask mask = mask_of(tenant);
-  const TenantMask seen = stays_over_quota_.load(std::memory_order_relaxed) |
-                          stays_over_share_.load(std::memory_order_relaxed);
-  // Some may have gone since the last look.
-  const Staying now = (seen & mask) != 0 ? staying() : Staying();
-  if ((now.beyond_quota() & mask) != 0)
-    return fail(EDQUOT, "what is kept or open is more than the quota");
-  if ((now.beyond_share() & mask) != 0)
-    return fail(ENOSPC, "what is kept or open is more than others' shares leave");
+  if ((stays_over_bound_.load(std::memory_order_relaxed) & mask) != 0) {
+    // Some may have gone since the last look.
+    const Staying now = staying();
+    if ((now.beyond_quota() & mask) != 0)
+      return fail(EDQUOT, "what is kept or open is more than the quota");
+    if ((now.beyond_share() & mask) != 0)
+      return fail(ENOSPC, "what is kept or open is more than others' shares leave");
+  }
   if (is_full(device)) return fail(ENOSPC, "the budget is used, and nothing can be evicted");
   return {};
 }
@@ -497,7 +500,6 @@ void Budget::look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t
     of_[index].writers = 0;
   }
   leases_.set_most_bytes(budget / 2);
-  look_at_staying();
   const std::lock_guard lock(mutex_);
   for (const auto& [inode, device] : writing_)
     if (device < of_.size()) ++of_[device].writers;

@@ -97,17 +97,19 @@ class Budget {
 
   // Who opens a file on it for writing now is served by the daemon, which sees each write fail.
   [[nodiscard]] bool is_tight(std::uint32_t device) const;
-  // The same of a tenant's file: what it may have of what cannot be evicted (staying.h) comes to its end.
-  [[nodiscard]] bool is_near_bound(TenantSlot tenant) const {
-    return (staying().near() & mask_of(tenant)) != 0;
-  }
-  // Whether a tenant's file there may grow. Errors: EDQUOT (as is_over_quota(), or what cannot be evicted is
-  // more than the quota), ENOSPC (as is_full(), or that is more than what others' shares leave).
+  // The same of a tenant's file: what it may have of what cannot be evicted (staying.h) comes
+  // to its end.
+  [[nodiscard]] bool is_near_bound(TenantSlot tenant) const;
+  // Whether a tenant's file there may grow. Errors: EDQUOT (as is_over_quota(), or what cannot
+  // be evicted is more than the quota), ENOSPC (as is_full(), or that is more than what others'
+  // shares leave).
   Result<void> check_growth(std::uint32_t device, TenantSlot tenant) const;
-  // Whether so many bytes of a tenant that can be evicted may become such that cannot. Errors: as check_growth().
+  // Whether so many bytes of a tenant that can be evicted may become such that cannot. Errors:
+  // as check_growth().
   Result<void> check_staying(TenantSlot tenant, std::uint64_t bytes) const;
-  // Looks at it anew for check_growth(): with look(), and when somebody has written a lot since.
-  void look_at_staying();
+  // Looks at it anew for check_growth(): after look(), and when somebody has written a lot
+  // since.
+  Staying look_at_staying();
   // As of now; where nobody has a share or a quota it costs nothing.
   [[nodiscard]] Staying staying() const;
   // It has more than its quota, and nothing of that can be evicted: EDQUOT.
@@ -116,12 +118,12 @@ class Budget {
   [[nodiscard]] bool is_full(std::uint32_t device) const;
   // The evictor is behind with it: who takes room there waits, or does without.
   [[nodiscard]] bool is_short(std::uint32_t device) const;
-  // Whether the close of a file that such a tenant has written is to wait_for_room(). The room is
-  // made of what those have who have more than their share, and they wait for it; who is within
-  // his share waits only where half as much is left.
+  // Whether the close of a file that such a tenant has written is to wait_for_room(). The room
+  // is made of what those have who have more than their share, and they wait for it; who is
+  // within his share waits only where half as much is left.
   [[nodiscard]] bool waits_for_room(std::uint32_t device, TenantSlot tenant) const;
-  // Waits until that is no longer so, nothing more can be evicted, or kLongestWait is over since
-  // `called`.
+  // Waits until that is no longer so, nothing more can be evicted, or kLongestWait is over
+  // since `called`.
   void wait_for_room(std::uint32_t device, TenantSlot tenant,
                      std::chrono::steady_clock::time_point called);
   // Whether all that is counted fits by now, headroom included.
@@ -150,7 +152,8 @@ class Budget {
   void look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t now_ns);
   // What the last round of evictions came to: nothing was left that could go.
   void set_exhausted(std::uint32_t device, bool exhausted);
-  // The files of such tenants that somebody writes, the one that occupies most first, `most` at most.
+  // The files of such tenants that somebody writes, the one that occupies most first, `most` at
+  // most.
   [[nodiscard]] std::vector<InodeNumber> largest_written(TenantMask tenants,
                                                          std::size_t most) const;
   void set_over_quota(TenantMask tenants) noexcept { over_quota_.store(tenants); }
@@ -226,9 +229,8 @@ class Budget {
   std::atomic<std::uint64_t> slowed_{0};
   std::atomic<TenantMask> over_quota_{0};
   std::atomic<TenantMask> over_share_{0};
-  // Of staying(), as of the last look.
-  std::atomic<TenantMask> stays_over_quota_{0};
-  std::atomic<TenantMask> stays_over_share_{0};
+  // Of staying(), as of the last look: files of these may not grow.
+  std::atomic<TenantMask> stays_over_bound_{0};
 };
 
 // What a file occupies.

@@ -151,9 +151,9 @@ void Evictor::round() {
   budget.announce();
 }
 
-// Who opened a file before his tenant came near its bounds writes on without being seen.
+// A program that opened a file before its tenant came near the bounds writes on unseen.
 void Evictor::give_up_overgrown() {
-  const Staying staying = core_.budget.staying();
+  const Staying staying = core_.budget.look_at_staying();
   for (const auto& [tenants, code] : {std::pair(staying.far_beyond_quota(), EDQUOT),
                                       std::pair(staying.far_beyond_share(), ENOSPC)}) {
     if (tenants == 0) continue;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "fs/budget/accounts.h"
 #include "fs/budget/usage.h"
 #include "fs/budget/victim_walk.h"
 #include "fs/known/tenants.h"
@@ -30,11 +31,10 @@ class Shares {
   void evicted(TenantSlot tenant, std::uint64_t bytes) noexcept;
 
  private:
-  // Bytes beyond; negative: within. Of shares by account: a tenant's own, or 0, which many have together.
+  Accounts accounts_;
+  // Bytes beyond; negative: within. Of shares by account.
   std::array<std::int64_t, order::kGroups> share_{};
   std::array<std::int64_t, order::kGroups> quota_{};
-  std::array<TenantSlot, order::kGroups> account_{};
-  bool any_ = false;
 };
 
 }  // namespace kvcachefs

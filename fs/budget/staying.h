@@ -1,15 +1,17 @@
-// How much each tenant may have of what nobody can evict: what is kept, and what is being written, open or not sealed yet
-// (TenantUse::stays()). Arithmetic, no I/O.
+// How much each tenant may have of what nobody can evict: what is kept, and what is being
+// written, open or not sealed yet (TenantUse::stays()). Arithmetic, no I/O.
 //
-// Two bounds. A quota is one: what stays cannot be evicted to get below it. The other is what the others' shares promise
-// them: where anybody has a share, a tenant may have as much of it as its own share, and those without a share together what
-// the shares leave. What is being written goes or is sealed in a while, and may be some more than that.
+// Two bounds. A quota is one: what stays cannot be evicted to get below it. The other is what
+// the others' shares promise them: where anybody has a share, a tenant may have as much of it
+// as its own share, and those without a share together what the shares leave. What is being
+// written goes or is sealed in a while, and may be some more than that.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
+#include "fs/budget/accounts.h"
 #include "fs/budget/usage.h"
 #include "fs/known/tenants.h"
 
@@ -17,7 +19,8 @@ namespace kvcachefs {
 
 class Staying {
  public:
-  // Bytes that a tenant may have more of; negative: so much too many. INT64_MAX: as many as there are.
+  // Bytes that a tenant may have more of; negative: so much too many. INT64_MAX: as many as
+  // there are.
   struct Left {
     std::int64_t of_quota = INT64_MAX;
     std::int64_t of_share = INT64_MAX;
@@ -32,26 +35,18 @@ class Staying {
   Staying(const std::vector<Tenant>& tenants, const TenantUses& uses, std::uint64_t budget);
 
   [[nodiscard]] const Left& left(TenantSlot tenant) const noexcept { return left_[tenant]; }
-  // What is being written may be that much more than the share.
+  // Files that are being written may be that much more than the share.
   [[nodiscard]] std::int64_t slack() const noexcept { return slack_; }
-  // Whose files must not grow: EDQUOT, and ENOSPC.
+  // Tenants whose files must not grow: EDQUOT, and ENOSPC.
   [[nodiscard]] TenantMask beyond_quota() const noexcept;
   [[nodiscard]] TenantMask beyond_share() const noexcept;
-  // Who may come to that soon: the writes of whoever opens a file of theirs are seen one by one.
+  // Tenants that may come to that soon: the daemon serves writers that open their files now.
   [[nodiscard]] TenantMask near() const noexcept;
-  // Whose bytes are by an eighth more than they may be: the kernel serves a writer that was let in before.
+  // Tenants that are an eighth beyond: the kernel serves a writer that was let in before.
   [[nodiscard]] TenantMask far_beyond_quota() const noexcept;
   [[nodiscard]] TenantMask far_beyond_share() const noexcept;
 
  private:
-  template <class Is>
-  [[nodiscard]] TenantMask those(Is is) const noexcept {
-    TenantMask mask = 0;
-    for (std::size_t slot = 0; slot < left_.size(); ++slot)
-      if (is(left_[slot])) mask |= mask_of(static_cast<TenantSlot>(slot));
-    return mask;
-  }
-
   std::array<Left, order::kGroups> left_{};
   std::int64_t slack_ = 0;
 };

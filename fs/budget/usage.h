@@ -126,10 +126,12 @@ class Usage {
   void end_walk();
 
   [[nodiscard]] UsageSums on(std::uint32_t device) const;
-  // Without the sealed files, until they are counted; those that are kept count as the first walk meets them.
+  // Without the sealed files, until they are counted; those that are kept count as the first
+  // walk meets them.
   [[nodiscard]] TenantUses by_tenant() const;
   [[nodiscard]] std::uint64_t live_files() const;
-  // Those of these live files that are of such tenants, the one that occupies most first, `most` at most.
+  // Those of these live files that are of such tenants, the one that occupies most first,
+  // `most` at most.
   [[nodiscard]] std::vector<InodeNumber> largest_of(const std::vector<InodeNumber>& inodes,
                                                     TenantMask tenants, std::size_t most) const;
   // The first walk has ended.

@@ -12,6 +12,7 @@
 #include "backend/base/log.h"
 #include "fs/data/files.h"
 #include "fs/life/check_kept.h"
+#include "fs/life/give_up_bytes.h"
 #include "fs/life/states.h"
 #include "fs/names/attrs.h"
 #include "fs/names/credentials.h"
@@ -96,8 +97,8 @@ Result<std::size_t> Files::write(OpenFile& file, std::span<const std::byte> data
   return done;
 }
 
-// The evictor measures what is written every few milliseconds, or when it gets a CPU: a tenant that is near its bounds may have
-// written a lot by then.
+// The evictor measures what is written every few milliseconds, or when it gets a CPU: a tenant
+// that is near its bounds may have written a lot by then.
 Result<void> Files::note_growth(Inode& inode, int fd, std::uint64_t length) {
   constexpr std::uint64_t kUnmeasured = kMiB;
   if (!core_.knowledge.tenants().had_any() ||
@@ -110,17 +111,22 @@ Result<void> Files::note_growth(Inode& inode, int fd, std::uint64_t length) {
     const std::lock_guard lock(inode.mutex);
     core_.budget.measured(inode, backing);
   }
-  core_.budget.look_at_staying();
+  static_cast<void>(core_.budget.look_at_staying());
   return {};
 }
 
-// A file that grows when its device is full and nothing can go, or its tenant has too much that cannot go.
+// As Budget::check_growth(), of a file.
+Result<void> Files::check_growth(Inode& inode) {
+  const std::optional<std::uint32_t> device = TRY(device_of(inode));
+  return device ? core_.budget.check_growth(*device, inode.tenant.load()) : Result<void>{};
+}
+
+// A file that grows when its device is full and nothing can go, or its tenant has too much that
+// cannot go.
 Result<void> Files::check_room(OpenFile& file, int fd, std::uint64_t offset,
                                std::uint64_t length) {
-  const std::optional<std::uint32_t> device = TRY(device_of(*file.inode));
-  if (!device) return {};
   TRY(note_growth(*file.inode, fd, length));
-  const Result<void> grows = core_.budget.check_growth(*device, file.inode->tenant.load());
+  const Result<void> grows = check_growth(*file.inode);
   if (grows.ok()) return {};
   if (TRY(unallocated_bytes(fd, offset, length)) == 0) return {};
   poison(*file.inode, grows.error().code);
@@ -141,9 +147,7 @@ void Files::poison(Inode& inode, int code) {
 // Stores through a mapping are seen by nobody: where they went over the budget, and nothing can go, the file
 // does not become one that must stay. It goes at once, or, published, as soon as it is closed.
 Result<void> Files::check_mapped(Inode& inode) {
-  const std::optional<std::uint32_t> device = TRY(device_of(inode));
-  if (!device) return {};
-  const Result<void> grows = core_.budget.check_growth(*device, inode.tenant.load());
+  const Result<void> grows = check_growth(inode);
   if (grows.ok()) return {};
   {
     const std::lock_guard lock(inode.mutex);
@@ -196,7 +200,8 @@ Result<void> Files::make_durable(Inode& inode, int fd, std::uint32_t marks) {
   return core_.catalog.sync();
 }
 
-// By an fsync, where nobody has a say but the application. Where nobody has a share or a quota it does not matter.
+// By an fsync, where nobody has a say but the application. Where nobody has a share or a quota
+// it does not matter.
 Result<bool> Files::is_to_be_kept(Inode& inode) {
   if (!core_.knowledge.tenants().had_any()) return false;
   InodeRecord kept;
@@ -317,27 +322,6 @@ void Files::wait_for_room(const OpenFile& file, std::chrono::steady_clock::time_
     core_.budget.wait_for_room(**device, file.inode->tenant.load(), called);
 }
 
-// Said once, as a disk's error is. What was written behind a cut would have a hole before it.
-Result<void> Files::check_lost(OpenFile& file) {
-  Inode& inode = *file.inode;
-  if (inode.lost_errno.load(std::memory_order_relaxed) == 0) return {};
-  const int code = inode.lost_errno.exchange(0);
-  if (code == 0) return {};
-  std::uint64_t size = 0;
-  {
-    const std::lock_guard lock(inode.mutex);
-    if (inode.record.nlink > 0) size = inode.record.stamp.size;
-  }
-  struct stat backing {};
-  const int fd = TRY(file.descriptor());
-  if (file.writable() && ::fstat(fd, &backing) == 0 &&
-      size < static_cast<std::uint64_t>(backing.st_size) &&
-      ::ftruncate(fd, static_cast<off_t>(size)) != 0)
-    return fail_errno("cut of a backing file");
-  if (core_.notifications != nullptr) core_.notifications->invalidate_attributes(inode.number);
-  return fail(code, "it had more than it may have");
-}
-
 void Files::note_closing(OpenFile& file, bool is_closing) {
   if (file.is_closing.load(std::memory_order_relaxed) == is_closing) return;
   const std::lock_guard lock(file.inode->mutex);
@@ -351,7 +335,7 @@ void Files::note_closing(OpenFile& file, bool is_closing) {
 Result<void> Files::flush(OpenFile& file, const Caller& caller) {
   if (!file.writable()) return {};
   note_closing(file, true);
-  TRY(check_lost(file));
+  TRY(check_given_up(core_, *file.inode));
   if (is_another_process(caller, file.opener)) return {};
   if (TRY(is_empty_and_unfinished(*file.inode))) return {};
   Inode& inode = *file.inode;
@@ -375,7 +359,7 @@ Result<void> Files::flush(OpenFile& file, const Caller& caller) {
 
 Result<void> Files::fsync(OpenFile& file, bool /*data_only*/, const Caller& caller) {
   note_closing(file, false);  // A duplicate was closed; this descriptor was not.
-  TRY(check_lost(file));
+  TRY(check_given_up(core_, *file.inode));
   bool is_marked = false;
   {
     const std::lock_guard lock(file.inode->mutex);

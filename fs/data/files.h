@@ -85,7 +85,6 @@ class Files {
   void undo_rewrite(Inode& inode);
   Result<void> note_left_open(Inode& inode);
   Result<int> backing_id_of(Inode& inode, Tier& tier, int fd);
-  Result<void> check_lost(OpenFile& file);
   // Keeps OpenFile::is_closing and Inode::closing.
   static void note_closing(OpenFile& file, bool is_closing);
   Result<void> strip_on_write(OpenFile& file, const Caller& caller);
@@ -94,6 +93,7 @@ class Files {
   Result<bool> is_empty(Inode& inode);
   Result<bool> is_empty_rewrite(Inode& inode);
   Result<void> check_unfinished(Inode& inode);
+  Result<void> check_growth(Inode& inode);
   Result<void> note_growth(Inode& inode, int fd, std::uint64_t length);
   Result<void> check_room(OpenFile& file, int fd, std::uint64_t offset, std::uint64_t length);
   void poison(Inode& inode, int code);

@@ -6,6 +6,7 @@
 
 #include "fs/known/order_source.h"
 #include "fs/life/pool_standing.h"
+#include "fs/life/states.h"
 #include "fs/node/attributes.h"
 #include "fs/synthetic/tree.h"
 
@@ -52,11 +53,7 @@ Result<std::optional<std::string>> told_by(Catalog& catalog, const Explanation& 
 Result<void> add_policy(Core& core, Explanation& out) {
   if (S_ISREG(out.record.mode)) {
     Treatment treatment = TRY(core.knowledge.treatment(out.inode, out.record));
-    // As note_policy() (fs/life/states.h) has decided.
-    out.is_beyond_share = treatment.is_kept() && core.knowledge.tenants().had_any() &&
-                          out.record.state == DataState::kSealed &&
-                          core.budget.usage().is_complete() &&
-                          !core.budget.usage().is_counted_kept(out.record.object);
+    out.is_beyond_share = stays_as_cache(core, out.record, treatment);
     out.policy = treatment.policy;
     out.by = treatment.by;
     out.ttl = treatment.ttl;

@@ -40,7 +40,7 @@ struct Explanation {
   InodeRecord record;
   // What holds, and which path told it (nullopt: none; empty: the root).
   std::optional<FilePolicy> policy;  // of files and directories
-  // It was to be kept, and is cache all the same (Treatment::is_beyond_share).
+  // It was to be kept, and is cache all the same (stays_as_cache(), fs/life/states.h).
   bool is_beyond_share = false;
   std::optional<PolicyBy> by;  // of files
   std::optional<std::string> policy_from;

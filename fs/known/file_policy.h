@@ -58,8 +58,6 @@ struct Treatment {
   TenantSlot tenant = 0;  // of its first name; kOrphans: an orphan's, whosever name that is
   // Of kProcess: its writer lives, or is not known and its model was used within kTrustUnseen.
   bool writer_lives = false;
-  // It was to be kept, and is cache: more would stay than its quota or others' shares allow (fs/budget/staying.h).
-  bool is_beyond_share = false;
   // Of kProcess, and who wrote it has ended.
   [[nodiscard]] bool is_orphan() const noexcept { return tenant == kOrphans; }
   // It may not be evicted.
@@ -71,8 +69,8 @@ struct Treatment {
 // Puts the names of one file together.
 class TreatmentOfNames {
  public:
-  // `otherwise`: of the mount. `owner`: of the file; `owner_may_keep`: else what a layout, or a directory of anybody but root,
-  // says of keeping it does not count (fs/known/keepers.h).
+  // `otherwise`: of the mount. `owner`: of the file; `owner_may_keep`: else what a layout, or a
+  // directory of anybody but root, says of keeping it does not count (fs/known/keepers.h).
   TreatmentOfNames(FilePolicy otherwise, std::uint32_t owner, bool owner_may_keep = true)
       : otherwise_(otherwise), owner_(owner), owner_may_keep_(owner_may_keep) {}
   void add(const Place& place, std::string_view name);

@@ -1,6 +1,6 @@
-// Who may say that a file must not be evicted (--keep-by): by fsync, by truncating what was closed, by `kvcachefs pin` or
-// `kvcachefs set policy=keep`. All others' files are cache, whatever they call; what root told a directory holds for theirs
-// there.
+// Users who may say that a file must not be evicted (--keep-by): by fsync, by truncating what
+// was closed, by `kvcachefs pin` or `kvcachefs set policy=keep`. All others' files are cache,
+// whatever they call; what root told a directory holds for theirs there.
 #pragma once
 
 #include <sys/types.h>

@@ -38,15 +38,13 @@ template <class Value>
 class ToldOnPath {
  public:
   [[nodiscard]] std::optional<Value> holds_for(std::uint32_t owner) const noexcept {
-    for (const auto& [teller, value] : told_)
-      if (may_tell(teller, owner)) return value;
-    return std::nullopt;
+    const auto* const nearest = nearest_for(owner);
+    return nearest == nullptr ? std::nullopt : std::optional(nearest->second);
   }
   // Whether that is root's word.
   [[nodiscard]] bool is_roots_for(std::uint32_t owner) const noexcept {
-    for (const auto& [teller, value] : told_)
-      if (may_tell(teller, owner)) return teller == 0;
-    return false;
+    const auto* const nearest = nearest_for(owner);
+    return nearest != nullptr && nearest->first == 0;
   }
   // Of a directory above all that were added before.
   void add(std::uint32_t teller, Value value) {
@@ -61,6 +59,14 @@ class ToldOnPath {
   }
 
  private:
+  // The teller and the value; null: nobody has told anything that holds.
+  [[nodiscard]] const std::pair<std::uint32_t, Value>* nearest_for(
+      std::uint32_t owner) const noexcept {
+    for (const auto& told : told_)
+      if (may_tell(told.first, owner)) return &told;
+    return nullptr;
+  }
+
   std::vector<std::pair<std::uint32_t, Value>> told_;
 };
 

@@ -11,7 +11,7 @@ Result<void> check_kept(Core& core, Inode& inode) {
   if (core.budget.usage().is_counted_kept(record.object)) return {};
   Tier* tier = TRY(core.devices->of(inode));
   const struct stat backing = TRY(tier->status(record.object));
-  // What is being written, or is not sealed yet, counts as what stays already.
+  // A file that is being written, or is not sealed yet, counts as what stays already.
   const bool counts = is_unsealed(record.state);
   if (counts) core.budget.measured(inode, backing);
   return core.budget.check_staying(inode.tenant.load(), counts ? 0 : allocated_bytes(backing));

@@ -1,5 +1,5 @@
-// The directories that the last run was told a share or a quota for. Whoever asks for a file of theirs finds them, too, but
-// what nobody asks for yet is promised its room all the same.
+// The directories that the last run was told a share or a quota for. Whoever asks for a file of
+// theirs finds them, too, but what nobody asks for yet is promised its room all the same.
 #pragma once
 
 #include "fs/node/core.h"

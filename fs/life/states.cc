@@ -25,9 +25,10 @@ void count_unsealed(Core& core, DataState before, DataState after) noexcept {
 
 namespace {
 
-// What was stored as cache, and whose directory was told to keep it later, stays as far as there is room for it beside what
-// others' shares promise them; what the file itself was told, or its application, was refused where it did not fit. What
-// is not sealed was let in by its close. The caller holds the lock.
+// A file that was stored as cache, and whose directory was told to keep it later, stays as far
+// as there is room for it beside what others' shares promise them; what the file itself was
+// told, or its application, was refused where it did not fit. What is not sealed was let in by
+// its close. The caller holds the lock.
 bool may_stay(Core& core, Inode& inode, const Treatment& treatment) {
   const bool is_told_above =
       treatment.by != PolicyBy::kFile && treatment.by != PolicyBy::kApplication;
@@ -37,13 +38,21 @@ bool may_stay(Core& core, Inode& inode, const Treatment& treatment) {
   const bool is_to_decide =
       treatment.is_kept() && !is_let_in && core.knowledge.tenants().had_any();
   if (!is_to_decide) return true;
-  // Until all that the last run has left is counted it is as that run had it: nobody's promise is broken by a start.
+  // Until all that the last run has left is counted it is as that run had it: nobody's promise
+  // is broken by a start.
   if (!core.budget.usage().is_complete()) return true;
   return core.budget.usage().is_counted_kept(inode.record.object) ||
          core.budget.check_staying(treatment.tenant, inode.record.stamp.size).ok();
 }
 
 }  // namespace
+
+bool stays_as_cache(Core& core, const InodeRecord& record, const Treatment& treatment) {
+  const Usage& usage = core.budget.usage();
+  return treatment.is_kept() && record.state == DataState::kSealed &&
+         core.knowledge.tenants().had_any() && usage.is_complete() &&
+         !usage.is_counted_kept(record.object);
+}
 
 Result<Treatment> note_policy(Core& core, Inode& inode, bool* is_block) {
   InodeRecord record;
@@ -54,10 +63,7 @@ Result<Treatment> note_policy(Core& core, Inode& inode, bool* is_block) {
   Treatment treatment = TRY(core.knowledge.treatment(inode.number, record, is_block));
   TRY(core.knowledge.grouped(inode.number, treatment.tenant));
   const std::lock_guard lock(inode.mutex);
-  if (!may_stay(core, inode, treatment)) {
-    treatment.policy = FilePolicy::kCache;
-    treatment.is_beyond_share = true;
-  }
+  if (!may_stay(core, inode, treatment)) treatment.policy = FilePolicy::kCache;
   inode.kept = treatment.is_kept();
   inode.tenant.store(treatment.tenant, std::memory_order_relaxed);
   core.budget.noted(inode);

@@ -41,6 +41,10 @@ void count_unsealed(Core& core, DataState before, DataState after) noexcept;
 // `is_block`, errors: those of Knowledge::treatment().
 Result<Treatment> note_policy(Core& core, Inode& inode, bool* is_block = nullptr);
 
+// Whether note_policy() lets a file go that it was told to keep: more would stay than its
+// tenant may have (fs/budget/staying.h).
+bool stays_as_cache(Core& core, const InodeRecord& record, const Treatment& treatment);
+
 // A write of a file that is not published has failed with `code`: it will not be. The caller holds the inode's
 // lock. Errors: as commit_record().
 Result<void> poison(Core& core, Inode& inode, int code);

@@ -44,10 +44,17 @@ Result<Unsealed> count_unsealed(Core& core, std::string_view top, const FlushPoi
       const std::lock_guard lock((*inode)->mutex);
       if ((*inode)->record.nlink == 0 || !is_unsealed((*inode)->record.state)) continue;
       const bool is_older = (*inode)->write_opens <= since.opened;
-      const WrittenBy by = is_older ? written_by(**inode) : WrittenBy::kSomebody;
-      ++(by == WrittenBy::kNobody    ? out.files
-         : by == WrittenBy::kClosing ? out.closing
-                                     : out.open);
+      switch (is_older ? written_by(**inode) : WrittenBy::kSomebody) {
+        case WrittenBy::kNobody:
+          ++out.files;
+          break;
+        case WrittenBy::kClosing:
+          ++out.closing;
+          break;
+        case WrittenBy::kSomebody:
+          ++out.open;
+          break;
+      }
     }
     if (numbers.size() < kCountBatch) return out;
     after = numbers.back();

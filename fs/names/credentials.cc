@@ -23,7 +23,7 @@ bool shares_user_namespace(const Caller& caller) {
 }  // namespace
 
 bool may_keep(const Caller& caller, const Keepers& keepers) {
-  return keepers.anyone || caller.uid == 0 ||
+  return keepers.may_keep_own(caller.uid, caller.gid) ||
          (keepers.group && in_group(caller, *keepers.group));
 }
 

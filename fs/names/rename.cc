@@ -135,7 +135,7 @@ struct Namespace::Renaming {
   // Of files; `moved` and, in an exchange, `replaced` are taken for what these say.
   NameLook at_source = {};
   NameLook at_target = {};
-  // Whose the directories are.
+  // The directories' tenants.
   TenantSlot source_tenant = 0;
   TenantSlot target_tenant = 0;
   std::optional<SharedName> shared_source = {};
@@ -210,13 +210,15 @@ Result<void> Namespace::find_both(Renaming& call, bool no_replace) {
   if (call.target) call.replaced = TRY(core_.table.get(call.target->inode));
   const bool has_files =
       call.moved->is_file() || (call.replaced != nullptr && call.replaced->is_file());
-  if (has_files) {
-    call.at_source = core_.knowledge.look(call.from_dir->number, call.name);
-    call.at_target = core_.knowledge.look(call.to_dir->number, call.new_name);
-  }
-  if (core_.knowledge.tenants().had_any()) {
-    call.source_tenant = core_.knowledge.look(call.from_dir->number, call.name).tenant;
-    call.target_tenant = core_.knowledge.look(call.to_dir->number, call.new_name).tenant;
+  if (has_files || core_.knowledge.tenants().had_any()) {
+    NameLook at_source = core_.knowledge.look(call.from_dir->number, call.name);
+    NameLook at_target = core_.knowledge.look(call.to_dir->number, call.new_name);
+    call.source_tenant = at_source.tenant;
+    call.target_tenant = at_target.tenant;
+    if (has_files) {
+      call.at_source = std::move(at_source);
+      call.at_target = std::move(at_target);
+    }
   }
   call.shared_source = name_on_pool(call.from_dir->number, call.name);
   call.shared_target = name_on_pool(call.to_dir->number, call.new_name);
@@ -290,8 +292,9 @@ Result<Namespace::Outcome> Namespace::commit_rename(Renaming& call) {
   return Outcome::kMoved;
 }
 
-// What stays must fit where it goes. What is below a directory nobody has counted: one of a tenant that keeps files goes to no
-// other, as in ext4's project quotas; who moves it copies then (mv(1) does), file by file. The caller holds the locks.
+// A file that must stay has to fit where it goes. Nobody has counted the files below a
+// directory: one of a tenant that keeps files goes to no other, as in ext4's project quotas;
+// who moves it copies then (mv(1) does), file by file. The caller holds the locks.
 Result<void> Namespace::check_tenants(const Renaming& call) {
   if (call.source_tenant == call.target_tenant) return {};
   const TenantUses uses = core_.budget.usage().by_tenant();

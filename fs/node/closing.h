@@ -1,5 +1,6 @@
-// close(2) returns with the answer to FLUSH, and the kernel sends RELEASE later: until then a file that a program has
-// closed still counts as written to. Who waits for what was closed waits for that RELEASE as well.
+// close(2) returns with the answer to FLUSH, and the kernel sends RELEASE later: until then a
+// file that a program has closed still counts as written to. Who waits for what was closed
+// waits for that RELEASE as well.
 #pragma once
 
 #include <chrono>
@@ -8,8 +9,8 @@
 
 namespace kvcachefs {
 
-// How long the kernel may take to send RELEASE. A file that is open longer is open: a program, or a child of the program,
-// has closed a duplicate of its descriptor.
+// How long the kernel may take to send RELEASE. A file that is open longer is open: a program,
+// or a child of the program, has closed a duplicate of its descriptor.
 inline constexpr std::chrono::seconds kCloseTakes{1};
 
 enum class WrittenBy : std::uint8_t {

@@ -146,7 +146,7 @@ Result<NewCopy> Devices::create_copy(ObjectId object) {
     }
     if (any_error || !any_late) return last;
     if (std::chrono::steady_clock::now() >= deadline) return fail(EIO, "no disk takes writes");
-    // What they wait for is in the kernel, which tells nobody when it is over.
+    // They wait in the kernel, which tells nobody when it is over.
     std::this_thread::sleep_for(kBetweenLooks);
   }
 }

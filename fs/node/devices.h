@@ -37,8 +37,8 @@ class Devices {
   // Makes the object's backing file, on the devices in turn; those that are short of room come
   // last, and those that are full or not well are passed over. Where there are several, one
   // that does not make it within a second (StallWatch::kStalled) is left to it, and the next
-  // one is asked; whoever takes writes first has it, and a lone one is waited for. Errors: those of Tier::create(), EIO (no one
-  // of several has taken any for kLongestCreate).
+  // one is asked; whoever takes writes first has it, and a lone one is waited for. Errors:
+  // those of Tier::create(), EIO (no one of several has taken any for kLongestCreate).
   Result<NewCopy> create_copy(ObjectId object);
   // Tier::remove() of an object's copy; where there are several devices it gives up after a
   // second: ETIMEDOUT, it may still be removed.

@@ -131,7 +131,8 @@ struct Inode {
   bool was_read = false;
   // It is being evicted.
   bool evicting = false;
-  // Its names, or what directories were told, keep it: as of its close, its seal, or the last count.
+  // Its names, or what directories were told, keep it: as of its close, its seal, or the last
+  // count.
   bool kept = false;
   // Whose directory its first name is in (fs/known/tenants.h): as of its making, renaming or seal, or of
   // the last count. Written under `mutex`.
@@ -146,7 +147,8 @@ struct Inode {
   int write_errno = EIO;
   // Bytes that the daemon has written to it since it was measured last, of tenants.
   std::atomic<std::uint64_t> unmeasured{0};
-  // What the next close or fsync says of bytes that were taken back (fs/life/give_up_bytes.h); 0: nothing.
+  // The next close or fsync says this of bytes that were taken back (fs/life/give_up_bytes.h);
+  // 0: nothing.
   std::atomic<int> lost_errno{0};
   // Of a directory that was made with nothing in it: what lookups that ended at its absence were taken for
   // (Knowledge::became()), until its first block is made. 0: nothing.

@@ -33,8 +33,8 @@ class DamagedFiles {
     const auto known = files_.find(path_hash);
     return known != files_.end() ? known->second.fileid : 0;
   }
-  // It was found just now: a miss, also to who asks the server, as news of the path (that it was published, which may come
-  // late) has the miss forgotten that found() notes.
+  // It was found just now: a miss, also to who asks the server, as news of the path (that it
+  // was published, which may come late) has the miss forgotten that found() notes.
   [[nodiscard]] bool is_missed(std::uint64_t path_hash, std::uint64_t fileid,
                                std::int64_t now_ns) const {
     const std::lock_guard lock(mutex_);

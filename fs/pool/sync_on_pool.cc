@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kFirstPause{5};
 constexpr std::chrono::milliseconds kLongestPause{200};
 
-// What is still to come.
+// Files that are still to come.
 struct Left {
   std::uint64_t closed = 0;
   std::uint64_t closing = 0;

@@ -1,9 +1,9 @@
 // What an fsync means with --pool-sync pool: it returns when the file, or all that is below the directory, is on the pool.
 //
-// Of a file that somebody still writes nothing can be there (one that was closed just now is waited for:
-// fs/node/closing.h); neither can what stays on this node (temporaries, session/, what a directory publishes nothing of).
-// So a program that stores, renames and then syncs the directory, as for any filesystem, returns from that when others can
-// load what it stored.
+// Of a file that somebody still writes nothing can be there (one that was closed just now is
+// waited for: fs/node/closing.h); neither can what stays on this node (temporaries, session/,
+// what a directory publishes nothing of). So a program that stores, renames and then syncs the
+// directory, as for any filesystem, returns from that when others can load what it stored.
 #pragma once
 
 #include <chrono>

@@ -488,8 +488,8 @@ TEST_P(SharedVolumes, ADamagedFileOfThePoolIsAMiss) {
   EXPECT_EQ(400'000U, a_.read("f").size());
 }
 
-// Who opens it to write finds no name the second time, however late its publication is heard of: a second ESTALE would be
-// his error.
+// A program that opens it to write finds no name the second time, however late its publication
+// is heard of: a second ESTALE would be his error.
 TEST_P(SharedVolumes, ADamagedNameIsAMissWhateverIsHeardOfIt) {
   a_->store_file(kRootInode, "f", std::string(400'000, 'x'));
   ASSERT_TRUE(TestVolume::wait_for([&] { return b_.finds("f"); }));

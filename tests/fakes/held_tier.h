@@ -1,4 +1,5 @@
-// A device that takes no writes for a while, as a disk does that is frozen: who makes a file on it waits.
+// A device that takes no writes for a while, as a disk does that is frozen: who makes a file on
+// it waits.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
-// What a client sends to the metrics port: a request is answered with what it asks for or with an error, and nothing is read
-// beyond the longest that one may be.
+// Bytes of a client to the metrics port: a request is answered with what it asks for or with
+// an error, and nothing is read beyond the longest that one may be.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -53,7 +53,7 @@ bool metrics(std::string_view input) {
   require(answer.size() < 4096 + 2 * input.size());
   const bool is_done = answer.starts_with("HTTP/1.1 200 ");
   if (!is_done) return false;
-  // Whoever gets it has asked for it, by one of two methods.
+  // A client that gets it has asked for it, by one of two methods.
   const std::string_view line =
       input.substr(std::min(input.size(), input.find_first_not_of(' ')));
   const bool is_get = line.starts_with("GET ");

@@ -224,6 +224,6 @@ def test_a_log_on_a_disk_that_is_frozen_holds_nobody_up(disks, transport, data_p
         kvmount.check_time(max(misses), 1, "the longest miss")
         kvmount.check_time(max(reads), 1, "the longest read")
         kvmount.check_time(stored, 10, "20 stores")
-        # What came meanwhile is in the log.
+        # The lines that came meanwhile are in the log.
         text = pathlib.Path(log)
         kvmount.wait_until(lambda: text.read_text(encoding="utf-8").count("operation=getxattr errno=61") >= 200, 20, "the log")

@@ -10,6 +10,7 @@ import time
 import pytest
 
 import kvmount
+import onlooker
 import watch
 
 pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="what kvcachefs counts, and against whom")
@@ -283,10 +284,11 @@ def test_a_quota_that_is_lowered_costs_nothing_that_was_there(full):
         os.fsync(file.fileno())
     with open(path, "r+b", buffering=0) as file:
         assert mount.cli("set", theirs, "quota=16MiB").returncode == 0
-        for number in range(50):  # In place, as a database does, for some looks of the evictor.
-            file.seek(number * MIB)
-            file.write(data[number * MIB:(number + 1) * MIB])
-            time.sleep(0.01)
+        until, number = time.monotonic() + 0.5, 0
+        while time.monotonic() < until:  # In place, as a database does, for some looks of the evictor.
+            file.seek(number % 64 * MIB)
+            file.write(data[number % 64 * MIB:(number % 64 + 1) * MIB])
+            number += 1
         os.fsync(file.fileno())
         assert os.fstat(file.fileno()).st_size == len(data)
     mount.flush(check=False)
@@ -419,8 +421,8 @@ def test_a_share_of_an_empty_directory_is_there_after_a_restart():
         assert tenant(mount)["path"].strip("/") == "promised"
 
 
-def keep_by_process(theirs, stop):
-    """Stores files that live as long as this process, and waits."""
+def keep_by_process(goes_on, _, theirs):
+    """Stores files that live as long as this process, and waits; the errno where that is refused."""
     os.mkdir(f"{theirs}/p")
     try:
         os.setxattr(f"{theirs}/p", "user.kvcachefs.policy", b"process")
@@ -429,8 +431,7 @@ def keep_by_process(theirs, stop):
     for number in range(2 * SIZE // MIB):
         with contextlib.suppress(OSError):
             put(f"{theirs}/p/{number}", MIB)
-    while os.path.exists(stop):
-        time.sleep(0.05)
+    kvmount.wait_until(lambda: not goes_on(), 60, "the end of the test")
     return 0
 
 
@@ -440,24 +441,19 @@ def test_what_lives_with_its_process_takes_nobodys_share(keep_by):
     with kvmount.LoopFs("ext4", size=2 * SIZE) as disk, kvmount.Mount(
             "process", nvme=os.path.join(disk.path, "nvme"), size=SIZE,
             options=["--lease", "1s", "--keep-by", keep_by]) as mount:
-        theirs, promised, stop = f"{mount.mnt}/theirs", f"{mount.mnt}/promised", f"{mount.work}/stop"
+        theirs, promised = f"{mount.mnt}/theirs", f"{mount.mnt}/promised"
         for path in (theirs, promised):
             os.mkdir(path)
         os.chown(theirs, kvmount.NOBODY, kvmount.NOBODY)
         assert mount.cli("set", promised, "share=50%").returncode == 0
-        with open(stop, "w", encoding="ascii"):
-            pass
-        child = kvmount.Child(keep_by_process, theirs, stop, uid=kvmount.NOBODY)
-        try:
+        with onlooker.hogs(keep_by_process, theirs) as (keeper,):
             if keep_by == "anyone":
                 kvmount.wait_until(lambda: kept(mount) >= 64 * MIB, 60, "files to be kept")
                 for number in range(100):
                     put(f"{promised}/{number}", MIB)
                 mount.flush(check=False)
                 assert sum(os.path.exists(f"{promised}/{number}") for number in range(100)) == 100
-        finally:
-            os.unlink(stop)
-            assert child.result() == (0 if keep_by == "anyone" else errno.EPERM)
+        assert keeper.returned == (0 if keep_by == "anyone" else errno.EPERM)
 
 
 def test_a_move_to_another_tenant_takes_nobodys_room(full):

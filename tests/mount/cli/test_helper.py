@@ -170,7 +170,7 @@ def test_the_unit_leaves_little_open(tmp_path):
     assert done.returncode == 0, done.stdout[-400:] + done.stderr
     with open(unit(tmp_path), encoding="utf-8") as file:
         said = file.read()
-    # What gives a service a mount namespace (systemd.exec(5)): what is mounted there stays there.
+    # Each gives a service a mount namespace (systemd.exec(5)): a mount made there stays there.
     for name in ("ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices", "PrivateMounts", "ProtectProc",
                  "ProtectKernelTunables", "ProtectKernelModules", "ProtectKernelLogs", "ProtectControlGroups",
                  "ReadOnlyPaths", "InaccessiblePaths", "RootDirectory"):

@@ -24,6 +24,11 @@ def content(number, size):
     return hashlib.sha256(f"content {number}".encode()).digest() * (size // 32)
 
 
+def is_in_fsync(thread):
+    with open(f"/proc/self/task/{thread}/syscall", encoding="ascii") as file:
+        return file.read().startswith(f"{FSYNC} ")
+
+
 def wait_until_down(mount):
     kvmount.wait_until(lambda: not pools.state(mount)["up"], 60, "the pool to be down")
 
@@ -144,21 +149,17 @@ def test_an_fsync_waits_for_what_is_being_closed(what):
             finally:
                 os.close(fd)
 
-        def is_in_fsync():
-            with open(f"/proc/self/task/{thread[0]}/syscall", encoding="ascii") as file:
-                return file.read().startswith(f"{FSYNC} ")
-
         name = pools.block_name("model", 1)
         path = os.path.join(mount.mnt, name)
         fd = pools.store(mount.mnt, name, content(1, KIB), keep_open=True)
         os.fsync(fd)  # The file's own writer waits for nothing.
         os.close(os.dup(fd))
         waits = background.submit(sync, path if what == "file" else os.path.dirname(path))
-        kvmount.wait_until(lambda: thread and is_in_fsync(), 10, "the fsync")
+        kvmount.wait_until(lambda: thread and is_in_fsync(thread[0]), 10, "the fsync")
         os.close(fd)
         waits.result(60)
         assert os.path.exists(pool.path(name))
-        # Who keeps the file open for longer is not waited for.
+        # A program that keeps the file open for longer is not waited for.
         name = pools.block_name("model", 2)
         fd = pools.store(mount.mnt, name, content(2, KIB), keep_open=True)
         os.close(os.dup(fd))
@@ -219,11 +220,7 @@ def test_a_mount_ends_while_an_fsync_waits():
 
         waits = background.submit(sync)
 
-        def is_in_fsync():
-            with open(f"/proc/self/task/{thread[0]}/syscall", encoding="ascii") as file:
-                return file.read().startswith(f"{FSYNC} ")
-
-        kvmount.wait_until(lambda: thread and is_in_fsync(), 10, "the fsync")
+        kvmount.wait_until(lambda: thread and is_in_fsync(thread[0]), 10, "the fsync")
         with kvmount.Beside(mount.work) as beside:
             begin = time.monotonic()
             os.kill(mount.pid(), signal.SIGTERM)

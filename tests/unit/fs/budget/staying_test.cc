@@ -1,4 +1,4 @@
-// Who has too much of what nobody can evict: the arithmetic.
+// Tenants with too much that nobody can evict: the arithmetic.
 #include "fs/budget/staying.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST(Staying, AQuotaBoundsWhatCannotGo) {
   PROMISE(8);
   const std::vector<Tenant> tenants = {with_quota(1, 4000 * kMiB)};
   const auto of = [&](const UseOfOne& use) { return Staying(tenants, uses_of({use}), kAll); };
-  // What can be evicted, and what can be in a moment, is not counted.
+  // Bytes that can be evicted, now or in a moment, are not counted.
   EXPECT_EQ(mib(3000),
             of({.slot = 1, .kept = 900, .live = 600, .settling = 500}).left(1).of_quota);
   EXPECT_EQ(0U, of({.slot = 1, .kept = 3000}).near());
@@ -84,7 +84,7 @@ TEST(Staying, AShareIsWhatMayStayOfIt) {
   const auto with = [&](std::uint64_t live) {
     return Staying(tenants, uses_of({{.slot = 1, .kept = 3000, .live = live}}), kAll);
   };
-  // What is being written may be an eighth of the budget more.
+  // Files that are being written may be an eighth of the budget more.
   EXPECT_EQ(0U, with(2000).beyond_share());
   EXPECT_EQ(mask_of(1), with(2001).beyond_share());
   EXPECT_EQ(0U, with(3000).far_beyond_share());

@@ -79,7 +79,7 @@ TEST_F(DevicesTest, OneThatTakesWritesAgainIsNotWaitedForBehindOneThatDoesNot) {
   ASSERT_EQ(std::future_status::ready, made.wait_for(std::chrono::seconds{60}));
   EXPECT_EQ(1u, made.get().device);
   EXPECT_OK(tiers_[1]->status(object));
-  // What comes late is not the object's.
+  // A file that comes late is not the object's.
   EXPECT_GT(devices_->stalled(0), 0);
   tiers_[0]->set_held(false);
   ASSERT_TRUE(TestVolume::wait_for([&] { return devices_->stalled(0) == 0; }));
