@@ -70,8 +70,7 @@ class WriterSink : public spdlog::sinks::sink {
     }
     writer_.put(std::move(line));
   }
-  void flush() override {}
-  void flush_all() { writer_.flush(); }
+  void flush() override { writer_.flush(); }
   // The pattern is that of the making.
   void set_pattern(const std::string&) override {}
   void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
@@ -100,7 +99,6 @@ void write_to_stderr(std::string_view line) {
 std::shared_ptr<spdlog::logger> make_logger(const spdlog::sink_ptr& sink, LogLevel level) {
   auto logger = std::make_shared<spdlog::logger>("kvcachefs", sink);
   logger->set_level(to_spdlog(level));
-  logger->flush_on(spdlog::level::info);
   // A log that cannot be written must not take the mount with it.
   logger->set_error_handler([](const std::string&) {});
   return logger;
@@ -117,7 +115,6 @@ std::shared_ptr<spdlog::logger> make_first_logger(LogLevel level) {
 struct State {
   std::mutex mutex;
   std::shared_ptr<spdlog::logger> logger;
-  std::shared_ptr<WriterSink> sink;  // of the logger, once log_open() was called
   std::atomic<LogLevel> level{LogLevel::kInfo};
 };
 State& state() {
@@ -144,12 +141,11 @@ Result<void> log_open(const LogTarget& target) {
   try {
     const auto sink = std::make_shared<WriterSink>(
         std::move(write), target.file.empty() ? stderr_pattern() : kFilePattern);
+    // Later the one before: its end waits, without the lock.
     std::shared_ptr<spdlog::logger> logger = make_logger(sink, target.level);
     State& s = state();
-    std::shared_ptr<WriterSink> before;  // its end waits, without the lock
     const std::lock_guard lock(s.mutex);
     s.logger.swap(logger);
-    before = std::exchange(s.sink, sink);
     s.level.store(target.level, std::memory_order_relaxed);
   } catch (const std::exception&) {
     return fail(EIO, "log: open the file");
@@ -158,13 +154,10 @@ Result<void> log_open(const LogTarget& target) {
 }
 
 void log_flush() noexcept {
-  std::shared_ptr<WriterSink> sink;
-  {
-    State& s = state();
-    const std::lock_guard lock(s.mutex);
-    sink = s.sink;
+  try {
+    current_logger()->flush();
+  } catch (const std::exception&) {
   }
-  if (sink != nullptr) sink->flush_all();
 }
 
 bool log_enabled(LogLevel level) noexcept {

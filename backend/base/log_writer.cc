@@ -13,6 +13,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// A thread that is started meanwhile gets no signals: these are for threads that wait for them.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 }  // namespace
 
 struct LogWriter::State {
@@ -40,18 +56,8 @@ struct LogWriter::State {
 LogWriter::LogWriter(Write write, Lost lost) : state_(std::make_shared<State>()) {
   state_->write = std::move(write);
   state_->lost = std::move(lost);
-  // Signals are for those who wait for them.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([state = state_] { run(state); });
-  } catch (...) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const SignalsBlocked blocked;
+  thread_ = std::thread([state = state_] { run(state); });
   ::pthread_setname_np(thread_.native_handle(), "kv-log");
 }
 

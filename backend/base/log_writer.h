@@ -1,8 +1,9 @@
-// Writes lines to where a log goes, on a thread of its own: a disk that takes no writes, or a reader that reads none, holds
-// up nobody who logs.
+// Writes lines to where a log goes, on a thread of its own: a disk that takes no writes, or a
+// reader that reads none, holds up nobody who logs.
 //
-// A line is written when put() returns, as long as that takes kPatience at most. While one line takes longer the others are
-// queued, and put() returns at once; of those that are too many it is said how many were lost.
+// A line is written when put() returns, as long as that takes kPatience at most. While one line
+// takes longer the others are queued, and put() returns at once; of those that are too many it
+// is said how many were lost.
 #pragma once
 
 #include <chrono>
@@ -25,8 +26,9 @@ class LogWriter {
 
   using Write = std::function<void(std::string_view line)>;
   using Lost = std::function<std::string(std::uint64_t lines)>;
-  // Both are called on the thread, one at a time, and perhaps once more after the end of this object, where it has given up
-  // waiting. `lost`: the line that says so. Throws std::system_error where no thread is to be had.
+  // Both are called on the thread, one at a time, and perhaps once more after the end of this
+  // object, where it has given up waiting. `lost`: the line that says so. Throws
+  // std::system_error where no thread is to be had.
   LogWriter(Write write, Lost lost);
   // Writes what is queued, if that takes kLongestFlush at most.
   ~LogWriter();
@@ -35,7 +37,7 @@ class LogWriter {
 
   // Any thread.
   void put(std::string line);
-  // What was put before is written when it returns, or kLongestFlush is over.
+  // Returns when the lines that were put before are written, or kLongestFlush is over.
   void flush();
 
  private:

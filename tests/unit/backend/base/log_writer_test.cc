@@ -23,6 +23,7 @@ struct Place {
     std::unique_lock lock(mutex);
     changed.wait(lock, [this] { return !is_held; });
     lines.emplace_back(line);
+    changed.notify_all();
   }
   void set_held(bool held) {
     const std::lock_guard lock(mutex);
@@ -31,6 +32,12 @@ struct Place {
   }
   std::vector<std::string> all() {
     const std::lock_guard lock(mutex);
+    return lines;
+  }
+  // So many at least, as soon as they have come.
+  std::vector<std::string> all(std::size_t count) {
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, std::chrono::seconds{60}, [&] { return lines.size() >= count; });
     return lines;
   }
 };
@@ -64,10 +71,7 @@ TEST(LogWriter, WhatTakesNoLinesHoldsNobodyUp) {
   EXPECT_TRUE(place->all().empty());
   place->set_held(false);
   writer->put("after");
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds{60};
-  while (place->all().size() < LogWriter::kMost + 2 && std::chrono::steady_clock::now() < until)
-    writer->flush();
-  const std::vector<std::string> lines = place->all();
+  const std::vector<std::string> lines = place->all(LogWriter::kMost + 2);
   ASSERT_LE(LogWriter::kMost + 2, lines.size());
   for (std::size_t i = 0; i <= LogWriter::kMost; ++i) ASSERT_EQ(std::to_string(i), lines[i]);
   EXPECT_TRUE(lines[LogWriter::kMost + 1].starts_with("lost 10"))
@@ -83,10 +87,7 @@ TEST(LogWriter, ItEndsAlthoughALineIsNotTaken) {
   writer.reset();
   EXPECT_TRUE(place->all().empty());
   place->set_held(false);
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds{60};
-  while (place->all().size() < 2 && std::chrono::steady_clock::now() < until) {
-  }
-  EXPECT_EQ((std::vector<std::string>{"first", "second"}), place->all());
+  EXPECT_EQ((std::vector<std::string>{"first", "second"}), place->all(2));
 }
 
 }  // namespace
