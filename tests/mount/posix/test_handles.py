@@ -84,14 +84,26 @@ def test_a_removed_file_is_stale(shared_mount):
         file.write(b"x")
     handle = name_to_handle(path)
     os.unlink(path)
-    kvmount.drop_caches(2)
     with open(path, "wb") as file:  # A new file under the name is another inode.
         file.write(b"y")
     top = os.open(shared_mount.mnt, os.O_RDONLY)
+
+    def is_stale():
+        """The kernel has the old inode until the daemon has answered its RELEASE, after close()."""
+        kvmount.drop_caches(2)
+        try:
+            fd = open_by_handle(top, handle, os.O_RDONLY)
+        except OSError as error:
+            assert error.errno == errno.ESTALE
+            return True
+        try:
+            assert os.read(fd, 2) == b"x" and os.fstat(fd).st_nlink == 0
+        finally:
+            os.close(fd)
+        return False
+
     try:
-        with pytest.raises(OSError) as caught:
-            open_by_handle(top, handle, os.O_RDONLY)
-        assert caught.value.errno == errno.ESTALE
+        kvmount.wait_until(is_stale, 30, "the removed file's inode to go")
     finally:
         os.close(top)
 
