@@ -34,7 +34,7 @@ PINNED, STORING = 2, 2  # Workers of either kind, each a process.
 ROUNDS = crashes.count(full=200, normal=20, short=3)
 FSCK_EVERY = 10
 # What was found is evictable again soon; a scrub of all that is stored takes longer than a round.
-OPTIONS = ["--lease", "1s", "--scrub", "8MiB"]
+OPTIONS = ["--lease", "1s", "--scrub", "4MiB"]
 # So long a file that was just stored stays: until then its writer will have renamed it.
 YOUNG_S = 0.9
 SIZE = 512 << 10  # of a file where the size is of no interest
@@ -339,6 +339,7 @@ class Rounds:
         for running in loads:
             running.wait_busy(3)
         self.wait_evicted(self.rng.randrange(1, 40))
+        kvmount.wait_until(lambda: self.mount.status()["counts"]["scrubbed_bytes"] > 0, 60, "a scrub")
         time.sleep(self.rng.uniform(0, 0.5))  # The random moment of the kill.
         self.totals["killed while scrubbing"] += self._count(self.mount.status())
         ended = [p.pid for running in loads for p in running.processes if not p.is_alive()]

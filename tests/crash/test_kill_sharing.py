@@ -138,6 +138,11 @@ def check_all(nodes):
             pass
 
 
+def evictions(nodes):
+    """Of the pool, by these runs of the daemons."""
+    return sum(pools.state(mount)["evicted"] for mount in nodes)
+
+
 def check_pool(pool, mount):
     """What stands there is whole, whoever reads it, and nothing is left over."""
     for number in range(BLOCKS):
