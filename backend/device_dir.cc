@@ -116,6 +116,23 @@ Result<void> each_name(int parent, const char* directory, Visit visit) {
   }
 }
 
+// Whether this process has another descriptor of the file.
+bool has_another(int fd) {
+  struct stat mine;
+  if (::fstat(fd, &mine) != 0) return false;
+  bool found = false;
+  const Result<void> listed =
+      each_name(AT_FDCWD, "/proc/self/fd", [&](std::string_view name, unsigned char) {
+        int other = -1;
+        std::from_chars(name.data(), name.data() + name.size(), other);
+        struct stat status;
+        found = other != fd && ::fstat(other, &status) == 0 && status.st_ino == mine.st_ino &&
+                status.st_dev == mine.st_dev;
+        return !found;
+      });
+  return listed.ok() && found;
+}
+
 // Open directories are checked rather than paths, so that what was checked is what is used.
 Result<void> check_ours(int fd) {
   struct stat status;
@@ -369,7 +386,19 @@ Result<UniqueFd> DeviceDir::open(std::uint64_t object, int flags) {
     // care.
     flags |= O_NONBLOCK;
   }
-  return open_beneath(object, flags | O_NOFOLLOW | O_CLOEXEC | O_LARGEFILE);
+  Result<UniqueFd> fd = open_beneath(object, flags | O_NOFOLLOW | O_CLOEXEC | O_LARGEFILE);
+  // is_used() has its lease for a moment; a fifo has none.
+  if (!fd.ok() && fd.error().code == EWOULDBLOCK)
+    return open_beneath(object, (flags & ~O_NONBLOCK) | O_NOFOLLOW | O_CLOEXEC | O_LARGEFILE);
+  return fd;
+}
+
+// A write lease is given to who alone has the file open (check_conflicting_open() in
+// fs/locks.c), and ends with the descriptor.
+Result<bool> DeviceDir::is_used(std::uint64_t object) {
+  const UniqueFd fd = TRY(open(object, O_RDONLY));
+  const bool is_refused = ::fcntl(fd.get(), F_SETLEASE, F_WRLCK) != 0 && errno == EAGAIN;
+  return is_refused && !has_another(fd.get());
 }
 
 Result<struct stat> DeviceDir::status(std::uint64_t object) {

@@ -52,6 +52,7 @@ class DeviceDir : public Tier {
   Result<UniqueFd> create(std::uint64_t object) override;
   Result<UniqueFd> open(std::uint64_t object, int flags) override;
   Result<struct stat> status(std::uint64_t object) override;
+  Result<bool> is_used(std::uint64_t object) override;
   Result<void> remove(std::uint64_t object) override;
   Result<void> quarantine(std::uint64_t object) override;
   Result<void> sync() override;

@@ -109,6 +109,9 @@ void add_tiers(Text& text, const StatusReport& report) {
   add_tier_metric(
       text, report, "device_evictable_bytes", "gauge", "Of these, what can be evicted.",
       [&](const TierStatus& tier) { return counted(tier, tier.room.usage.evictable); });
+  add_tier_metric(text, report, "device_open_bytes", "gauge",
+                  "Of these, what could be evicted if nobody had it open.",
+                  [&](const TierStatus& tier) { return counted(tier, tier.room.usage.open); });
   add_tier_metric(text, report, "device_kept_bytes", "gauge", "Of these, what must stay.",
                   [&](const TierStatus& tier) { return counted(tier, tier.room.usage.kept); });
   add_tier_metric(text, report, "device_written_bytes_total", "counter",
@@ -130,6 +133,9 @@ void add_counts(Text& text, const VolumeCounts& counts) {
   text.one("leased_bytes", "gauge", "Bytes of these files.", counts.leased_bytes);
   text.one("leases_ended_early_total", "counter",
            "Leases that ended because there were too many.", counts.leases_ended_early);
+  text.one("opens_refused_total", "counter",
+           "Opens that were misses because their users had too much open.",
+           counts.opens_refused);
   text.one("slowed_closes_total", "counter", "Closes of written files that waited for room.",
            counts.slowed);
   text.one("verified_bytes_total", "counter", "Compared with their checksums at an open.",

@@ -28,13 +28,14 @@ constexpr double kLowSpace = 0.05;
 // On a device that is not well nothing goes, and what is there is all it holds.
 json budget_json(const DeviceRoom& room, bool is_well) {
   UsageSums usage = room.usage;
-  if (!is_well) usage.kept += std::exchange(usage.evictable, 0);
+  if (!is_well) usage.kept += std::exchange(usage.evictable, 0) + std::exchange(usage.open, 0);
   return {{"bytes", room.room.budget},
           {"min_free", room.room.min_free},
           {"room", room.room.bytes},
           {"headroom", room.marks.headroom},
           {"used", usage.complete ? json(usage.all()) : json(nullptr)},
           {"evictable", usage.complete ? json(usage.evictable) : json(nullptr)},
+          {"open", usage.complete ? json(usage.open) : json(nullptr)},
           {"kept", usage.complete ? json(usage.kept) : json(nullptr)},
           {"settling", usage.settling},
           {"live", usage.live},
@@ -69,6 +70,7 @@ json counts_json(const VolumeCounts& counts) {
           {"leases", counts.leases},
           {"leased_bytes", counts.leased_bytes},
           {"leases_ended_early", counts.leases_ended_early},
+          {"opens_refused", counts.opens_refused},
           {"slowed", counts.slowed},
           {"orphan_bytes", counts.orphan_bytes},
           {"unreadable", counts.unreadable},
@@ -121,6 +123,7 @@ json tenants_json(const std::vector<TenantReport>& tenants) {
                    {"quota", or_null(tenant.quota)},
                    {"used", tenant.use.all()},
                    {"evictable", tenant.use.evictable},
+                   {"open", tenant.use.open},
                    {"kept", tenant.use.kept},
                    {"hits", tenant.hits},
                    {"misses", tenant.misses},
@@ -343,6 +346,8 @@ void add_budget(std::string& out, const json& budget) {
                        format_size(count_of(budget, "used")),
                        format_size(count_of(budget, "evictable")),
                        format_size(count_of(budget, "kept")));
+    if (const std::uint64_t open = count_of(budget, "open"); open > 0)
+      out += fmt::format(", {} are open", format_size(open));
     const std::uint64_t coming = count_of(budget, "settling") + count_of(budget, "live");
     if (coming > 0) out += fmt::format(", {} are new", format_size(coming));
     if (const std::uint64_t database = count_of(budget, "database"); database > 0)
@@ -393,6 +398,9 @@ void add_counts(std::string& out, const json& status) {
         "  leases      {} stay for now: looked up or opened {}\n", format_size(leased),
         status.contains("lease_s") ? "in the last " + seconds_text(number_of(status, "lease_s"))
                                    : "a moment ago");
+  if (const std::uint64_t refused = count_of(counts, "opens_refused"); refused > 0)
+    out += fmt::format("  too much    {} opens were misses: their users had too much open\n",
+                       grouped(refused));
   if (const std::uint64_t early = count_of(counts, "leases_ended_early"); early > 0) {
     out += fmt::format("  leases      {} ended early: too much was looked up at once\n",
                        grouped(early));

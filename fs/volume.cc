@@ -591,7 +591,7 @@ Result<struct statvfs> Volume::statfs(InodeNumber inode) {
       continue;
     }
     budget += size;
-    stuck += std::min(size, now.kept + now.live);
+    stuck += std::min(size, now.open + now.kept + now.live);
     sum.f_files += below.f_files;
     sum.f_ffree += below.f_ffree;
     sum.f_favail += below.f_favail;
@@ -677,6 +677,7 @@ VolumeCounts Volume::counts() const {
                       .leases = leases.leases,
                       .leased_bytes = leases.bytes,
                       .leases_ended_early = leases.ended_early,
+                      .opens_refused = parts_->core.budget.open_bytes().refused(),
                       .slowed = parts_->core.budget.slowed(),
                       .orphan_bytes = parts_->core.budget.usage().by_tenant()[kOrphans].all(),
                       .unreadable = counters.unreadable.load(),

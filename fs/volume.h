@@ -187,6 +187,7 @@ struct VolumeCounts {
   std::uint64_t leases = 0;
   std::uint64_t leased_bytes = 0;
   std::uint64_t leases_ended_early = 0;
+  std::uint64_t opens_refused = 0;       // their users had too much open
   std::uint64_t slowed = 0;              // closes that waited for room
   std::uint64_t orphan_bytes = 0;        // of processes that have ended
   std::uint64_t unreadable = 0;          // of those damaged: the device could not read them

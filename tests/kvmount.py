@@ -244,6 +244,9 @@ class Child:
         finally:
             os._exit(0)
 
+    def has_ended(self):
+        return bool(select.select([self.pidfd], [], [], 0)[0])
+
     def result(self, seconds=60):
         received = bytearray()
         try:

@@ -23,7 +23,8 @@ SealedCopy copy_of(const Inode& inode, ObjectId object, std::uint64_t bytes) {
           .device = *inode.device,
           .bytes = bytes,
           .kept = inode.kept,
-          .tenant = inode.tenant.load(std::memory_order_relaxed)};
+          .tenant = inode.tenant.load(std::memory_order_relaxed),
+          .open = inode.opens > 0};
 }
 
 }  // namespace
@@ -210,7 +211,11 @@ bool Budget::grant(const Inode& inode, const struct stat& backing, uid_t user, b
                         (state == DataState::kPublished && inode.writers == 0);
   if (!readable || inode.record.nlink == 0) return false;
   // What is on the pool alone holds no room here.
-  leases_.grant(inode.number, user, opened, is_remote ? 0 : allocated_bytes(backing),
+  leases_.grant({.inode = inode.number,
+                 .user = user,
+                 .tenant = inode.tenant.load(std::memory_order_relaxed),
+                 .opened = opened,
+                 .bytes = is_remote ? 0 : allocated_bytes(backing)},
                 monotonic_now());
   return true;
 }
@@ -221,6 +226,39 @@ bool Budget::answered(const Inode& inode, const struct stat& backing, uid_t user
 
 void Budget::opened(const Inode& inode, const struct stat& backing, uid_t user) {
   grant(inode, backing, user, true);
+}
+
+Result<OpenBytes::Hold> Budget::hold(const Inode& inode, const struct stat& backing,
+                                     uid_t user) {
+  const InodeRecord& record = inode.record;
+  const TenantSlot tenant = inode.tenant.load(std::memory_order_relaxed);
+  const bool is_remote = record.state == DataState::kRemote;  // on its way here
+  const std::uint64_t bytes = is_remote ? record.stamp.size : allocated_bytes(backing);
+  const bool can_go = record.state == DataState::kSealed && !inode.kept && inode.opens == 0;
+  if (can_go && knowledge_.tenants().had_any()) {
+    const std::uint64_t unknown = mapped_.unknown_of(tenant);
+    const bool is_first = usage_.by_tenant()[tenant].open + unknown == 0;
+    const auto more = static_cast<std::int64_t>(bytes + unknown);
+    if (!is_first && staying().left(tenant).of_share < more)
+      return fail(ENOSPC, "what is open or kept would be more than others' shares leave");
+  }
+  std::optional<OpenBytes::Hold> hold = open_bytes_.open({.inode = inode.number,
+                                                          .user = user,
+                                                          .is_owner = user == record.uid,
+                                                          .tenant = tenant,
+                                                          .bytes = bytes});
+  if (!hold) return fail(ENOSPC, "its user has as much open as he may");
+  return std::move(*hold);
+}
+
+void Budget::held(const Inode& inode, std::uint64_t bytes) {
+  const InodeRecord& record = inode.record;
+  if (inode.opens == 1 && record.state == DataState::kSealed && record.nlink > 0)
+    usage_.opened(copy_of(inode, record.object, bytes));
+}
+
+void Budget::let_go(const Inode& inode) {
+  if (inode.opens == 0) usage_.closed(inode.record.object);
 }
 
 void Budget::used_as(InodeNumber inode, TenantSlot tenant) {
@@ -338,7 +376,7 @@ Result<Reservation> Budget::reserve(std::uint32_t device, TenantSlot tenant,
     return fail(ENOSPC, "it does not fit beside what others' shares promise them");
   const UsageSums now = usage_.on(device);
   const DeviceRoom seen = room_on(device);
-  if (seen.room.budget > 0 && now.kept + now.live + bytes > seen.room.budget)
+  if (seen.room.budget > 0 && now.open + now.kept + now.live + bytes > seen.room.budget)
     return fail(ENOSPC, "it does not fit beside what must stay");
   Reservation held(usage_, device, tenant, bytes);
   if (on_writer) on_writer();
@@ -489,6 +527,23 @@ void Budget::look_at_database(std::int64_t now_ns) {
   of_[*database_on_].seen.database = bytes;
 }
 
+void Budget::look_at_bounds(std::uint64_t budget) {
+  Leases::TenantBytes leased{};
+  OpenBytes::TenantBytes opened{};
+  if (knowledge_.tenants().had_any()) {
+    const std::vector<Tenant> tenants = knowledge_.tenants().list();
+    const Accounts accounts(tenants, budget);
+    for (const Tenant& tenant : tenants) {
+      const std::uint64_t quota = tenant.terms.quota.value_or(0);
+      leased[tenant.slot] = quota / 2;
+      opened[tenant.slot] =
+          (tenant.terms.share ? accounts.part_of(budget, tenant.slot) : quota) / 2;
+    }
+  }
+  leases_.set_most_bytes(budget / 2, leased);
+  open_bytes_.set_most_bytes(budget / 2, opened);
+}
+
 void Budget::look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t now_ns) {
   measure(find);
   look_at_database(now_ns);
@@ -499,7 +554,7 @@ void Budget::look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t
     budget += of_[index].seen.room.budget;
     of_[index].writers = 0;
   }
-  leases_.set_most_bytes(budget / 2);
+  look_at_bounds(budget);
   const std::lock_guard lock(mutex_);
   for (const auto& [inode, device] : writing_)
     if (device < of_.size()) ++of_[device].writers;

@@ -22,6 +22,8 @@
 
 #include "fs/budget/budget_options.h"
 #include "fs/budget/leases.h"
+#include "fs/budget/mapped_files.h"
+#include "fs/budget/open_bytes.h"
 #include "fs/budget/staying.h"
 #include "fs/budget/usage.h"
 #include "fs/known/knowledge.h"
@@ -80,6 +82,15 @@ class Budget {
   // A positive answer to a lookup or stat: a lease, if it is a file that anybody may read by now.
   bool answered(const Inode& inode, const struct stat& backing, uid_t user);
   void opened(const Inode& inode, const struct stat& backing, uid_t user);
+  // Before an open of a file whose bytes stay: whether its user may hold them, which nobody can
+  // evict while it is open. Errors: ENOSPC (it is more than open_bytes.h says, or than others'
+  // shares leave).
+  Result<OpenBytes::Hold> hold(const Inode& inode, const struct stat& backing, uid_t user);
+  // It is open now, `bytes` of it being held; and its last descriptor was closed.
+  void held(const Inode& inode, std::uint64_t bytes);
+  void let_go(const Inode& inode);
+  MappedFiles& mapped() noexcept { return mapped_; }
+  OpenBytes& open_bytes() noexcept { return open_bytes_; }
   // A file that is no block was used, or got such a name. No lock is needed.
   void used(InodeNumber inode) { files_.used(inode, knowledge_.now()); }
   // The same, and whose it is.
@@ -205,6 +216,8 @@ class Budget {
   [[nodiscard]] bool waits_now(std::uint32_t device, TenantSlot tenant) const;  // the same
   void look_at(std::uint32_t index, std::int64_t now_ns);
   void look_at_database(std::int64_t now_ns);
+  // `budget`: of all devices.
+  void look_at_bounds(std::uint64_t budget);
   // The files that somebody writes.
   [[nodiscard]] std::vector<InodeNumber> written() const;
   void measure(const std::function<InodePtr(InodeNumber)>& find);
@@ -216,6 +229,8 @@ class Budget {
   Knowledge& knowledge_;
   Usage usage_;
   Leases leases_;
+  OpenBytes open_bytes_;
+  MappedFiles mapped_;
   order::Learner files_;
   const double longest_timeout_s_;
   std::optional<std::uint32_t> database_on_;  // device

@@ -10,6 +10,7 @@
 #include "fs/life/drop_replaced.h"
 #include "fs/life/evict_file.h"
 #include "fs/life/give_up_bytes.h"
+#include "fs/life/is_mapped.h"
 #include "fs/order/name_record.h"
 
 namespace kvcachefs {
@@ -76,6 +77,7 @@ void Evictor::run() {
     if (Clock::now() - looked >= kIdle) {
       looked = Clock::now();
       look_after_writers();
+      look_at_mapped(core_);
     }
     round();
     if (is_short(needs()) || core_.budget.has_writers()) busy_until = Clock::now() + kIdle;

@@ -1,51 +1,80 @@
 #include "fs/budget/leases.h"
 
+#include <algorithm>
+
 namespace kvcachefs {
 
-void Leases::set_most_bytes(std::uint64_t bytes) {
+void Leases::set_most_bytes(std::uint64_t all, const TenantBytes& of_tenants) {
   const std::lock_guard lock(mutex_);
-  most_bytes_ = bytes;
+  most_bytes_ = all;
+  for (std::size_t slot = 0; slot < tenants_.size(); ++slot)
+    tenants_[slot].most_bytes = of_tenants[slot];
 }
 
-void Leases::grant(InodeNumber inode, uid_t user, bool opened, std::uint64_t bytes,
-                   std::int64_t now_ns) {
+void Leases::grant(const Answer& answer, std::int64_t now_ns) {
   const std::lock_guard lock(mutex_);
-  end_past(looked_up_, now_ns);
-  end_past(opened_, now_ns);
-  if (const auto at = leases_.find(inode); at != leases_.end()) {
+  end_past(now_ns);
+  Answer granted = answer;
+  if (const auto at = leases_.find(answer.inode); at != leases_.end()) {
     // A lookup after an open does not make it weaker.
-    opened = opened || at->second.opened;
+    granted.opened = granted.opened || at->second.answer.opened;
     end(at);
   }
-  Lease& lease = leases_[inode];
-  lease = {.until_ns = now_ns + lease_ns_,
-           .bytes = bytes,
-           .user = user,
-           .opened = opened,
-           .in_all = {},
-           .in_user = {}};
-  Order& all = opened ? opened_ : looked_up_;
-  lease.in_all = all.insert(all.end(), inode);
-  if (!opened) {
-    Order& own = of_user_[user];
-    lease.in_user = own.insert(own.end(), inode);
+  add(granted, now_ns);
+  Tenant& tenant = tenants_[granted.tenant];
+  while (tenant.most_bytes > 0 && tenant.bytes > tenant.most_bytes)
+    if (!end_one_of(tenant, granted.inode)) break;
+  while (is_too_much())
+    if (!end_one_of(heaviest(), granted.inode)) break;
+}
+
+void Leases::add(const Answer& answer, std::int64_t now_ns) {
+  const std::uint64_t bytes_a_lease = std::max<std::uint64_t>(most_bytes_ / kMostLeases, 1);
+  Tenant& tenant = tenants_[answer.tenant];
+  Order& own = tenant.holders[answer.user].of(answer.opened);
+  Lease lease{.until_ns = now_ns + lease_ns_,
+              .answer = answer,
+              .weight = 1 + answer.bytes / bytes_a_lease,
+              .in_all = all_.insert(all_.end(), answer.inode),
+              .in_holder = own.insert(own.end(), answer.inode)};
+  weigh(tenant, answer.user, tenant.holders[answer.user].weight + lease.weight);
+  bytes_ += answer.bytes;
+  tenant.bytes += answer.bytes;
+  leases_.emplace(answer.inode, std::move(lease));
+}
+
+void Leases::weigh(Tenant& tenant, uid_t user, std::uint64_t weight) {
+  const auto at = tenant.holders.find(user);
+  tenant.by_weight.erase({at->second.weight, user});
+  at->second.weight = weight;
+  if (weight > 0) {
+    tenant.by_weight.emplace(weight, user);
+  } else {
+    tenant.holders.erase(at);
   }
-  bytes_ += bytes;
-  while (is_too_much()) {
-    const auto own = of_user_.find(user);
-    InodeNumber oldest = 0;
-    if (own != of_user_.end()) {
-      oldest = own->second.front();
-    } else if (!looked_up_.empty()) {
-      oldest = looked_up_.front();
-    } else if (leases_.size() > kMostLeases) {
-      oldest = opened_.front();
-    } else {
-      return;  // what was opened stays
-    }
+}
+
+bool Leases::end_one_of(Tenant& tenant, InodeNumber granted) {
+  if (tenant.by_weight.empty()) return false;
+  const Holder& holder = tenant.holders.at(tenant.by_weight.rbegin()->second);
+  for (const Order* order : {&holder.looked_up, &holder.opened}) {
+    if (order->empty() || order->front() == granted) continue;
     ++ended_early_;
-    end(leases_.find(oldest));
+    end(leases_.find(order->front()));
+    return true;
   }
+  return false;
+}
+
+// Whose heaviest holder is the heaviest of all.
+Leases::Tenant& Leases::heaviest() noexcept {
+  const auto weight_of = [](const Tenant& tenant) {
+    return tenant.by_weight.empty() ? 0 : tenant.by_weight.rbegin()->first;
+  };
+  return *std::max_element(tenants_.begin(), tenants_.end(),
+                           [&](const Tenant& one, const Tenant& other) {
+                             return weight_of(one) < weight_of(other);
+                           });
 }
 
 bool Leases::holds(InodeNumber inode, std::int64_t now_ns) const {
@@ -61,8 +90,7 @@ void Leases::forget(InodeNumber inode) {
 
 Leases::Counts Leases::counts(std::int64_t now_ns) {
   const std::lock_guard lock(mutex_);
-  end_past(looked_up_, now_ns);
-  end_past(opened_, now_ns);
+  end_past(now_ns);
   return {.leases = leases_.size(), .bytes = bytes_, .ended_early = ended_early_};
 }
 
@@ -72,21 +100,20 @@ bool Leases::is_too_much() const noexcept {
 
 void Leases::end(Table::iterator at) {
   const Lease& lease = at->second;
-  bytes_ -= lease.bytes;
-  if (lease.opened) {
-    opened_.erase(lease.in_all);
-  } else {
-    looked_up_.erase(lease.in_all);
-    const auto own = of_user_.find(lease.user);
-    own->second.erase(lease.in_user);
-    if (own->second.empty()) of_user_.erase(own);
-  }
+  const Answer& answer = lease.answer;
+  Tenant& tenant = tenants_[answer.tenant];
+  Holder& holder = tenant.holders.at(answer.user);
+  all_.erase(lease.in_all);
+  holder.of(answer.opened).erase(lease.in_holder);
+  bytes_ -= answer.bytes;
+  tenant.bytes -= answer.bytes;
+  weigh(tenant, answer.user, holder.weight - lease.weight);
   leases_.erase(at);
 }
 
-void Leases::end_past(Order& order, std::int64_t now_ns) {
-  while (!order.empty()) {
-    const auto at = leases_.find(order.front());
+void Leases::end_past(std::int64_t now_ns) {
+  while (!all_.empty()) {
+    const auto at = leases_.find(all_.front());
     if (at->second.until_ns > now_ns) return;
     end(at);
   }

@@ -36,6 +36,7 @@ void Usage::add(const SealedCopy& copy) {
   if (!complete_ && knows(copy.device))
     devices_[copy.device].believed += static_cast<std::int64_t>(copy.bytes);
   if (is_in_walk(copy.object)) add_to(next_, copy);
+  if (copy.open) add_open(copy);
 }
 
 ObjectMark Usage::remove(const SealedCopy& copy) {
@@ -44,7 +45,35 @@ ObjectMark Usage::remove(const SealedCopy& copy) {
   if (!complete_ && knows(copy.device))
     devices_[copy.device].believed -= static_cast<std::int64_t>(copy.bytes);
   if (is_in_walk(copy.object)) mark = remove_from(next_, copy);
+  remove_open(copy.object);
   return mark;
+}
+
+// What is kept stays anyhow.
+void Usage::add_open(const SealedCopy& copy) {
+  if (copy.kept || !knows(copy.device)) return;
+  remove_open(copy.object);
+  open_[copy.object] = {.device = copy.device, .bytes = copy.bytes, .tenant = copy.tenant};
+  devices_[copy.device].open += copy.bytes;
+  open_of_[copy.tenant] += copy.bytes;
+}
+
+void Usage::remove_open(ObjectId object) {
+  const auto at = open_.find(object);
+  if (at == open_.end()) return;
+  take(devices_[at->second.device].open, at->second.bytes);
+  take(open_of_[at->second.tenant], at->second.bytes);
+  open_.erase(at);
+}
+
+void Usage::opened(const SealedCopy& copy) {
+  const std::lock_guard lock(mutex_);
+  add_open(copy);
+}
+
+void Usage::closed(ObjectId object) {
+  const std::lock_guard lock(mutex_);
+  remove_open(object);
 }
 
 void Usage::count(const Live& live) {
@@ -125,16 +154,31 @@ void Usage::unsealed(InodeNumber inode, const SealedCopy& copy) {
   set_live(inode, copy.device, copy.bytes, was.tenant);
 }
 
+std::vector<std::pair<InodeNumber, ObjectId>> Usage::still_leaving() {
+  constexpr std::size_t kMost = 65'536;
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<InodeNumber, ObjectId>> out;
+  if (leaving_.size() > kMost) return out;
+  for (auto& [object, leaving] : leaving_)
+    if (leaving.inode != 0 && !leaving.mapped && std::exchange(leaving.seen, true))
+      out.emplace_back(leaving.inode, object);
+  return out;
+}
+
 void Usage::count(const Leaving& leaving) {
   Device& device = devices_[leaving.device];
-  (leaving.held ? device.live : device.leaving) += leaving.bytes;
-  if (!leaving.held) ++device.leaving_files;
+  const bool stays = leaving.held || leaving.mapped;
+  (stays ? device.live : device.leaving) += leaving.bytes;
+  if (!stays) ++device.leaving_files;
+  if (leaving.mapped) live_of_[leaving.tenant] += leaving.bytes;
 }
 
 void Usage::discount(const Leaving& leaving) {
   Device& device = devices_[leaving.device];
-  take(leaving.held ? device.live : device.leaving, leaving.bytes);
-  if (!leaving.held) take(device.leaving_files, 1);
+  const bool stays = leaving.held || leaving.mapped;
+  take(stays ? device.live : device.leaving, leaving.bytes);
+  if (!stays) take(device.leaving_files, 1);
+  if (leaving.mapped) take(live_of_[leaving.tenant], leaving.bytes);
 }
 
 bool Usage::is_counted_wrong(ObjectId object, ObjectMark mark) const {
@@ -149,13 +193,21 @@ void Usage::counted_anew(const SealedCopy& copy) {
   add(copy);
 }
 
-void Usage::set_leaving(ObjectId object, std::uint32_t device, std::uint64_t bytes, bool held) {
-  if (!knows(device)) return;
+void Usage::set_leaving(ObjectId object, const Leaving& leaving) {
+  if (!knows(leaving.device)) return;
   const auto [at, is_new] = leaving_.try_emplace(object);
-  Leaving& leaving = at->second;
-  if (!is_new) discount(leaving);
-  leaving = {.device = device, .bytes = bytes, .held = held};
+  if (!is_new) discount(at->second);
+  at->second = leaving;
   count(leaving);
+}
+
+void Usage::mapped(ObjectId object) {
+  const std::lock_guard lock(mutex_);
+  const auto at = leaving_.find(object);
+  if (at == leaving_.end() || at->second.mapped) return;
+  discount(at->second);
+  at->second.mapped = true;
+  count(at->second);
 }
 
 void Usage::nameless(InodeNumber inode, const SealedCopy& copy, bool is_open) {
@@ -164,7 +216,9 @@ void Usage::nameless(InodeNumber inode, const SealedCopy& copy, bool is_open) {
   if (is_open) {
     set_live(inode, copy.device, copy.bytes, was.tenant);
   } else {
-    set_leaving(copy.object, copy.device, copy.bytes);
+    set_leaving(
+        copy.object,
+        {.device = copy.device, .bytes = copy.bytes, .tenant = was.tenant, .inode = inode});
   }
 }
 
@@ -172,13 +226,17 @@ void Usage::replaced(InodeNumber inode, ObjectId object,
                      const std::optional<SealedCopy>& sealed) {
   const std::lock_guard lock(mutex_);
   if (sealed) {
-    remove(*sealed);
-    set_leaving(object, sealed->device, sealed->bytes, true);
+    const ObjectMark was = remove(*sealed);
+    set_leaving(
+        object,
+        {.device = sealed->device, .bytes = sealed->bytes, .tenant = was.tenant, .held = true});
   } else if (const auto at = live_.find(inode); at != live_.end()) {
     const Live live = at->second;
     discount(live);
     live_.erase(at);
-    set_leaving(object, live.device, live.bytes, true);
+    set_leaving(
+        object,
+        {.device = live.device, .bytes = live.bytes, .tenant = live.tenant, .held = true});
   }
 }
 
@@ -220,7 +278,9 @@ void Usage::leave_live(InodeNumber inode, ObjectId object) {
   const Live live = at->second;
   discount(live);
   live_.erase(at);
-  set_leaving(object, live.device, live.bytes);
+  set_leaving(
+      object,
+      {.device = live.device, .bytes = live.bytes, .tenant = live.tenant, .inode = inode});
 }
 
 void Usage::reaped(InodeNumber inode, ObjectId object) {
@@ -305,7 +365,9 @@ UsageSums Usage::on(std::uint32_t device) const {
   out.known = complete_ || believes_;
   if (!complete_ && believes_) out.believed = not_below_zero(devices_[device].believed);
   if (complete_) {
-    out.evictable = not_below_zero(sums_.devices[device].evictable);
+    const std::uint64_t cache = not_below_zero(sums_.devices[device].evictable);
+    out.open = std::min(devices_[device].open, cache);
+    out.evictable = cache - out.open;
     out.kept = not_below_zero(sums_.devices[device].kept);
   }
   return out;
@@ -317,8 +379,11 @@ TenantUses Usage::by_tenant() const {
   for (std::size_t slot = 0; slot < out.size(); ++slot) {
     out[slot].live = live_of_[slot];
     out[slot].settling = std::min(settling_of_[slot], live_of_[slot]);
+    out[slot].open = open_of_[slot];
     if (complete_) {
-      out[slot].evictable = not_below_zero(sums_.tenants[slot].evictable);
+      const std::uint64_t cache = not_below_zero(sums_.tenants[slot].evictable);
+      out[slot].open = std::min(out[slot].open, cache);
+      out[slot].evictable = cache - out[slot].open;
       out[slot].kept = not_below_zero(sums_.tenants[slot].kept);
     } else if (walking_) {
       out[slot].kept = not_below_zero(next_.tenants[slot].kept);

@@ -1,7 +1,8 @@
 // How many bytes each device holds for us, and what of them could go.
 //
 //   evictable   sealed files of the cache          ─┐ counted when they are sealed, by what their
-//   kept        sealed files that must stay        ─┘ backing files occupy then
+//   open        of these, those that are open        │ backing files occupy then
+//   kept        sealed files that must stay        ─┘
 //   settling    files that are whole and not sealed yet: they could go as well
 //   live        everything else that is not sealed, what is open without a name, and what a rewrite that
 //               is under way will replace: measured while it is written
@@ -24,6 +25,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "fs/budget/object_marks.h"
@@ -39,10 +41,12 @@ struct SealedCopy {
   std::uint64_t bytes = 0;   // allocated
   bool kept = false;         // its names, or a policy, say so
   TenantSlot tenant = 0;
+  bool open = false;
 };
 
 struct UsageSums {
   std::uint64_t evictable = 0;
+  std::uint64_t open = 0;
   std::uint64_t kept = 0;
   std::uint64_t settling = 0;
   std::uint64_t live = 0;
@@ -56,19 +60,21 @@ struct UsageSums {
   bool complete = false;
   // It has, or the last run has said.
   bool known = false;
+  [[nodiscard]] std::uint64_t sealed() const noexcept { return evictable + open + kept; }
   [[nodiscard]] std::uint64_t all() const noexcept {
-    return evictable + kept + believed + settling + live + leaving;
+    return sealed() + believed + settling + live + leaving;
   }
 };
 
 // What one tenant has, on all devices.
 struct TenantUse {
   std::uint64_t evictable = 0;
+  std::uint64_t open = 0;
   std::uint64_t kept = 0;
   std::uint64_t live = 0;      // also what is settling
   std::uint64_t settling = 0;  // of that: it can be evicted in a moment
-  [[nodiscard]] std::uint64_t all() const noexcept { return evictable + kept + live; }
-  [[nodiscard]] std::uint64_t stays() const noexcept { return kept + live - settling; }
+  [[nodiscard]] std::uint64_t all() const noexcept { return evictable + open + kept + live; }
+  [[nodiscard]] std::uint64_t stays() const noexcept { return open + kept + live - settling; }
 };
 using TenantUses = std::array<TenantUse, order::kGroups>;  // by slot
 
@@ -89,6 +95,9 @@ class Usage {
   void sealed(InodeNumber inode, const SealedCopy& copy);
   // A sealed file that is written, or truncated.
   void unsealed(InodeNumber inode, const SealedCopy& copy);
+  // Somebody has opened a sealed file, and the last one has closed it.
+  void opened(const SealedCopy& copy);
+  void closed(ObjectId object);
   // Whether a sealed file's object is counted as something else; then counted_anew() sets it right.
   [[nodiscard]] bool is_counted_wrong(ObjectId object, ObjectMark mark) const;
   void counted_anew(const SealedCopy& copy);
@@ -101,6 +110,11 @@ class Usage {
   // The rewrite is taken back: `object` is the file's again, as it was, and its `replacement` is leaving.
   void taken_back(InodeNumber inode, ObjectId replacement, ObjectId object,
                   const std::optional<SealedCopy>& sealed);
+  // Somebody has it mapped: what is leaving stays as long as he has.
+  void mapped(ObjectId object);
+  // Those of inodes that lost their last name before the last call, and have not gone since; none
+  // while there are very many.
+  std::vector<std::pair<InodeNumber, ObjectId>> still_leaving();
   // A live one did, and nobody has it open.
   void live_nameless(InodeNumber inode, ObjectId object);
   // Counts as live, until the same is given back, the bytes that a call is about to take. No
@@ -150,7 +164,17 @@ class Usage {
   struct Leaving {
     std::uint32_t device = 0;
     std::uint64_t bytes = 0;
-    bool held = false;  // by a rewrite that is not published: counted as live
+    TenantSlot tenant = 0;
+    InodeNumber inode = 0;  // 0: a rewrite has replaced it
+    bool held = false;      // by a rewrite that is not published: counted as live
+    bool mapped = false;    // by somebody: counted as live, and as its tenant's
+    bool seen = false;      // by still_leaving()
+  };
+  // A sealed file of the cache.
+  struct Open {
+    std::uint32_t device = 0;
+    std::uint64_t bytes = 0;
+    TenantSlot tenant = 0;
   };
   struct Sealed {
     std::int64_t evictable = 0;
@@ -166,14 +190,15 @@ class Usage {
   void add(const SealedCopy& copy);
   // What it was counted as.
   ObjectMark remove(const SealedCopy& copy);
+  void add_open(const SealedCopy& copy);
+  void remove_open(ObjectId object);
   static void add_to(Sums& sums, const SealedCopy& copy);
   static ObjectMark remove_from(Sums& sums, const SealedCopy& copy);
   [[nodiscard]] bool is_in_walk(ObjectId object) const noexcept {
     return walking_ && (object >= first_new_ || object <= passed_);
   }
   // `held`: not yet.
-  void set_leaving(ObjectId object, std::uint32_t device, std::uint64_t bytes,
-                   bool held = false);
+  void set_leaving(ObjectId object, const Leaving& leaving);
   void leave_live(InodeNumber inode, ObjectId object);
   void count(const Leaving& leaving);
   void discount(const Leaving& leaving);
@@ -186,6 +211,7 @@ class Usage {
   }
 
   struct Device {
+    std::uint64_t open = 0;
     std::uint64_t live = 0;
     std::uint64_t settling = 0;
     std::uint64_t leaving = 0;
@@ -200,6 +226,8 @@ class Usage {
   std::vector<Device> devices_;
   std::array<std::uint64_t, order::kGroups> live_of_{};      // bytes, by tenant
   std::array<std::uint64_t, order::kGroups> settling_of_{};  // the same, of these
+  std::array<std::uint64_t, order::kGroups> open_of_{};      // the same, of what is open
+  std::unordered_map<ObjectId, Open> open_;
   std::unordered_map<InodeNumber, Live> live_;
   std::unordered_map<ObjectId, Leaving> leaving_;
   Sums sums_;  // of the last walk that ended, and of the steps since

@@ -8,6 +8,7 @@
 #include "backend/base/log.h"
 #include "fs/life/checked_status.h"
 #include "fs/life/drop.h"
+#include "fs/life/is_mapped.h"
 #include "fs/life/states.h"
 #include "fs/names/attrs.h"
 #include "fs/node/attributes.h"
@@ -32,22 +33,43 @@ bool is_direct_writer(const OpenFile& file) {
   return file.mode == ServeMode::kDirect && file.writable();
 }
 
-// The caller of both holds the inode's lock.
-void count_opened(const OpenFile& file) {
+}  // namespace
+
+void Files::count_opened(const OpenFile& file) {
   Inode& inode = *file.inode;
   ++inode.opens;
   if (file.mode == ServeMode::kCached) ++inode.cached_opens;
   if (is_direct_writer(file)) ++inode.direct_writers;
+  core_.budget.held(inode, file.hold.bytes());
 }
 
-void count_closed(const OpenFile& file) {
+void Files::count_closed(OpenFile& file) {
   Inode& inode = *file.inode;
   --inode.opens;
   if (file.mode == ServeMode::kCached) --inode.cached_opens;
   if (is_direct_writer(file)) --inode.direct_writers;
+  if (inode.opens > 0) return;
+  core_.budget.let_go(inode);
+  // The kernel's own descriptor may be there for some microseconds yet: whether it is mapped is
+  // seen later.
+  const InodeRecord& record = inode.record;
+  const bool may_be_mapped = core_.passthrough() && file.hold.bytes() > 0 &&
+                             record.state == DataState::kSealed && record.nlink > 0;
+  if (may_be_mapped)
+    core_.budget.mapped().add(
+        {.user = file.hold.user(), .inode = inode.number, .object = record.object},
+        std::move(file.hold));
 }
 
-}  // namespace
+// Who only reads can do without: it is a miss to him.
+Result<OpenBytes::Hold> Files::hold(const Inode& inode, const struct stat& backing, int flags,
+                                    const Caller& caller, bool& has_too_much) {
+  if ((flags & O_TRUNC) != 0) return OpenBytes::Hold();
+  Result<OpenBytes::Hold> hold = core_.budget.hold(inode, backing, caller.uid);
+  has_too_much = !hold.ok();
+  if (!hold.ok() && only_reads(flags)) return fail(ENOENT, hold.error().what);
+  return hold;
+}
 
 // One id an object, kept as long as the inode is in memory: the kernel refuses a second id for
 // a file that is open, even one that names the same backing file.
@@ -268,6 +290,17 @@ Result<std::optional<Arrival>> Files::bring_bytes(const InodePtr& inode, int fla
 
 Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
                            OpenCheck check) {
+  bool has_too_much = false;
+  Result<Opened> opened = try_open(number, flags, caller, check, has_too_much);
+  // What he has closed may be mapped no longer.
+  if (has_too_much && look_at_mapped_of(core_, caller.uid))
+    opened = try_open(number, flags, caller, check, has_too_much);
+  if (has_too_much) core_.budget.open_bytes().refuse();
+  return opened;
+}
+
+Result<Opened> Files::try_open(InodeNumber number, int flags, const Caller& caller,
+                               OpenCheck check, bool& has_too_much) {
   const InodePtr inode = TRY(core_.table.get(number));
   if (!inode->is_file()) return fail(EINVAL, "open of something else than a file");
   TRY(check_direct_io_of(number, flags));
@@ -293,11 +326,11 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
   stop_refusing();
   if (changes && (inode->record.flags & kInodeFirstWriter) != 0)
     return fail(EEXIST, "a prefix file has one writer");
+  Prepared prepared{.fd = {}, .hold = TRY(hold(*inode, checked, flags, caller, has_too_much))};
   const ObjectId before = inode->record.object;
-  UniqueFd fd;
   if ((flags & O_TRUNC) != 0) {
     Tier* tier = TRY(core_.devices->of(*inode));
-    fd = TRY(truncate_at_open(*inode, *tier, flags, caller));
+    prepared.fd = TRY(truncate_at_open(*inode, *tier, flags, caller));
   }
   // Runtimes load with O_RDWR, too.
   const bool reads = (flags & O_ACCMODE) != O_WRONLY && (flags & O_TRUNC) == 0;
@@ -309,8 +342,9 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
   // Whole by now, it is opened as others are. Either lets go of the lock, unless it fails.
   const bool still_comes = arrival && inode->record.state == DataState::kRemote;
   const Result<Opened> opened =
-      still_comes ? open_arriving(inode, kept_flags, caller.pid, std::move(*arrival), lock)
-                  : open_locked(inode, kept_flags, std::move(fd), caller.pid, lock);
+      still_comes ? open_arriving(inode, kept_flags, std::move(prepared), caller.pid,
+                                  std::move(*arrival), lock)
+                  : open_locked(inode, kept_flags, std::move(prepared), caller.pid, lock);
   if (!opened.ok() && inode->record.object != before) undo_rewrite(*inode);
   // Truncated, and nobody writes it.
   const bool is_left = !opened.ok() || (flags & O_ACCMODE) == O_RDONLY;
@@ -330,11 +364,13 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
   return *opened;
 }
 
-Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd, pid_t opener,
-                                  std::unique_lock<InodeMutex>& lock) {
+Result<Opened> Files::open_locked(const InodePtr& inode, int flags, Prepared prepared,
+                                  pid_t opener, std::unique_lock<InodeMutex>& lock) {
+  UniqueFd fd = std::move(prepared.fd);
   Tier* tier = TRY(core_.devices->of(*inode));
   const bool writable = (flags & O_ACCMODE) != O_RDONLY;
   auto file = std::make_unique<OpenFile>(inode, flags, *tier, inode->record.object, opener);
+  file->hold = std::move(prepared.hold);
   // Somebody reads it through the kernel's page cache, as it came, which excludes passthrough.
   const bool is_excluded = core_.passthrough() && inode->cached_opens > 0;
   if (core_.passthrough() && !is_excluded) {
@@ -379,11 +415,13 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, UniqueFd fd,
 }
 
 // Through the kernel's page cache, so that who maps it waits for its bytes as who reads it does.
-Result<Opened> Files::open_arriving(const InodePtr& inode, int flags, pid_t opener,
-                                    Arrival&& arrival, std::unique_lock<InodeMutex>& lock) {
+Result<Opened> Files::open_arriving(const InodePtr& inode, int flags, Prepared prepared,
+                                    pid_t opener, Arrival&& arrival,
+                                    std::unique_lock<InodeMutex>& lock) {
   auto file = std::make_unique<OpenFile>(inode, flags, *arrival.tier, arrival.object, opener,
                                          std::move(arrival.bytes));
   file->mode = ServeMode::kCached;
+  file->hold = std::move(prepared.hold);
   file->adopt(std::move(arrival.fd));
   return enter(std::move(file), lock);
 }
@@ -415,7 +453,7 @@ Result<Created> Files::finish_create(Namespace::Made&& made, int flags, pid_t op
   created.entry.attributes = merge_attributes(made.inode->number, made.inode->record, &backing);
   // Last of what may fail; lets go of the lock.
   created.opened = TRY(open_locked(made.inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL),
-                                   std::move(made.copy.fd), opener, lock));
+                                   {.fd = std::move(made.copy.fd), .hold = {}}, opener, lock));
   made.inode->close_waits.store(made.is_kept, std::memory_order_relaxed);
   created.entry.entry_timeout_s = kBlockTimeout;
   created.entry.attribute_timeout_s = kFreshTimeout;

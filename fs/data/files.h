@@ -76,8 +76,21 @@ class Files {
   void note_use(Inode& inode);
   Result<void> note_first_use(Inode& inode);
   Result<void> check_direct_io_of(InodeNumber file, int flags);  // by its first name
-  Result<Opened> open_locked(const InodePtr& inode, int flags, UniqueFd fd, pid_t opener,
+  struct Prepared {
+    UniqueFd fd;  // of the backing file, where there is one already
+    OpenBytes::Hold hold;
+  };
+  Result<Opened> open_locked(const InodePtr& inode, int flags, Prepared prepared, pid_t opener,
                              std::unique_lock<InodeMutex>& lock);
+  // Errors: ENOENT to who only reads, else ENOSPC: Budget::hold().
+  Result<OpenBytes::Hold> hold(const Inode& inode, const struct stat& backing, int flags,
+                               const Caller& caller, bool& has_too_much);
+  // `has_too_much`: it failed because its user may not hold so much (Budget::hold()).
+  Result<Opened> try_open(InodeNumber inode, int flags, const Caller& caller, OpenCheck check,
+                          bool& has_too_much);
+  // The caller of both holds the inode's lock.
+  void count_opened(const OpenFile& file);
+  void count_closed(OpenFile& file);
   Result<Created> finish_create(Namespace::Made&& made, int flags, pid_t opener);
   // The descriptor of a new object, where it made one.
   Result<UniqueFd> truncate_at_open(Inode& inode, Tier& tier, int flags, const Caller& caller);
@@ -102,8 +115,9 @@ class Files {
   static Result<std::optional<std::uint32_t>> device_of(Inode& inode);
   // The file's bytes are here when it returns, or, of who only reads, on their way.
   Result<std::optional<Arrival>> bring_bytes(const InodePtr& inode, int flags);
-  Result<Opened> open_arriving(const InodePtr& inode, int flags, pid_t opener,
-                               Arrival&& arrival, std::unique_lock<InodeMutex>& lock);
+  Result<Opened> open_arriving(const InodePtr& inode, int flags, Prepared prepared,
+                               pid_t opener, Arrival&& arrival,
+                               std::unique_lock<InodeMutex>& lock);
   Opened enter(std::unique_ptr<OpenFile> file, std::unique_lock<InodeMutex>& lock);
 
   Core& core_;

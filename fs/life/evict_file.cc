@@ -1,6 +1,7 @@
 #include "fs/life/evict_file.h"
 
 #include "fs/life/drop.h"
+#include "fs/life/is_mapped.h"
 #include "fs/life/pool_standing.h"
 #include "fs/life/states.h"
 
@@ -45,6 +46,12 @@ Result<Eviction> evict_file(Core& core, const InodePtr& inode, DropReason reason
     }
     if (wanted && (!copy || !wanted(*copy))) {
       out.obstacle = Obstacle::kUnwanted;
+      return out;
+    }
+    const bool is_sealed = inode->record.state == DataState::kSealed;
+    if (is_sealed && copy && is_mapped(core, *inode)) {
+      note_mapped(core, *copy, inode->number);
+      out.obstacle = Obstacle::kOpen;
       return out;
     }
     inode->evicting = true;

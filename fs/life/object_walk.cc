@@ -44,7 +44,7 @@ Result<void> ObjectWalk::believe_last_run() {
 void ObjectWalk::write_down() {
   for (std::uint32_t device = 0; device < written_.size(); ++device) {
     const UsageSums sums = core_.budget.usage().on(device);
-    const std::uint64_t sealed = sums.evictable + sums.kept;
+    const std::uint64_t sealed = sums.sealed();
     if (!sums.complete || sealed == written_[device]) continue;
     if (const Result<void> put = core_.catalog.set_sealed_bytes(device, sealed); !put.ok()) {
       log_debug("sums not written errno={}: the next start counts without them",

@@ -80,10 +80,11 @@ std::vector<InodeNumber> take(std::deque<InodeNumber>& queue, std::size_t most) 
   return taken;
 }
 
-// Of a disk that takes no writes it is said once, by who watches that.
-void tell_not_removed(ObjectId object, const Error& error) {
-  if (error.code == ETIMEDOUT) return;
-  log_warn("unlink of a backing file failed object={} errno={}", object, error.code);
+// What a rewrite has replaced may be mapped still, and is there as long as it is. An inode that is
+// mapped does not come here: the kernel has it until then.
+bool is_mapped(Core& core, std::uint32_t device, ObjectId object) {
+  const Result<bool> used = core.devices->at(device).is_used(object);
+  return used.ok() && *used;
 }
 
 }  // namespace
@@ -256,15 +257,15 @@ Result<void> Reaper::reap_claimed(const std::vector<InodeNumber>& numbers, bool 
   if (durably && any_copy) TRY(core_.catalog.sync());
   for (const Orphan& orphan : orphans) {
     for (const Doomed& copy : orphan.copies) {
-      const Result<void> removed = core_.devices->remove_copy(copy.device, copy.object);
-      if (removed.ok()) {
+      const bool is_left = copy.inode == 0 && is_mapped(core_, copy.device, copy.object);
+      if (!is_left && remove_copy(copy.device, copy.object)) {
         core_.budget.usage().reaped(copy.inode, copy.object);
         continue;
       }
-      tell_not_removed(copy.object, removed.error());
       // It is an object without an inode from here on.
       edit.put_orphan_object(copy.object, copy.device);
       core_.budget.usage().live_nameless(copy.inode, copy.object);
+      if (is_left) core_.budget.usage().mapped(copy.object);
       leave_to_walk();
     }
   }
@@ -274,6 +275,16 @@ Result<void> Reaper::reap_claimed(const std::vector<InodeNumber>& numbers, bool 
     if (orphan.is_listed_unsealed) count_unsealed(core_, orphan.record.state, DataState::kNone);
   }
   return {};
+}
+
+// False: it is left to the walk.
+bool Reaper::remove_copy(std::uint32_t device, ObjectId object) {
+  const Result<void> removed = core_.devices->remove_copy(device, object);
+  // Of a disk that takes no writes it is said once, by who watches that.
+  if (!removed.ok() && removed.error().code != ETIMEDOUT)
+    log_warn("unlink of a backing file failed object={} errno={}", object,
+             removed.error().code);
+  return removed.ok();
 }
 
 Result<void> Reaper::reap_objects() {
@@ -292,12 +303,12 @@ Result<void> Reaper::reap_objects() {
         edit.remove_orphan_object(orphan.id);
         continue;
       }
-      const Result<void> removed = core_.devices->remove_copy(orphan.device, orphan.id);
-      if (removed.ok()) {
+      const bool is_left = is_mapped(core_, orphan.device, orphan.id);
+      if (is_left) core_.budget.usage().mapped(orphan.id);
+      if (!is_left && remove_copy(orphan.device, orphan.id)) {
         core_.budget.usage().reaped_object(orphan.id);
         edit.remove_orphan_object(orphan.id);
       } else {
-        tell_not_removed(orphan.id, removed.error());
         leave_to_walk();
       }
     }

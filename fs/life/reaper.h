@@ -62,6 +62,7 @@ class Reaper {
   // `durably`: the catalog is synced before the unlinks. What fails is left to the walk.
   void reap_inodes(const std::vector<InodeNumber>& numbers, bool durably);
   Result<void> reap_claimed(const std::vector<InodeNumber>& numbers, bool durably);
+  bool remove_copy(std::uint32_t device, ObjectId object);
   // Once all that are in the table; at a stop the first of them.
   Result<void> reap_objects();
   Result<void> remove_strays();

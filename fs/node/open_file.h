@@ -10,6 +10,7 @@
 #include "backend/base/result.h"
 #include "backend/base/unique_fd.h"
 #include "backend/tier.h"
+#include "fs/budget/open_bytes.h"
 #include "fs/node/arriving.h"
 #include "fs/node/inode.h"
 #include "fs/volume.h"
@@ -51,6 +52,7 @@ class OpenFile {
   const pid_t opener;                        // the thread that opened it; 0: invisible to us
   const std::shared_ptr<Arriving> arriving;  // null: its bytes were here when it was opened
   ServeMode mode = ServeMode::kDirect;
+  OpenBytes::Hold hold;  // its user's; of nothing where it was made or truncated by this open
   // A descriptor of it was closed, and the daemon has seen no write since: mostly the kernel's RELEASE is under way. Counted in
   // Inode::closing, under the inode's lock.
   std::atomic<bool> is_closing{false};

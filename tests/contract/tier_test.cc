@@ -3,7 +3,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -106,6 +108,67 @@ TEST_P(TierContract, RemovesOnceAndAgain) {
   EXPECT_OK(tier_->remove(1)) << "absent is success";
   char bytes[3];
   EXPECT_EQ(3, ::read(reader->get(), bytes, 3)) << "an open reader keeps its bytes";
+}
+
+// As another process has it: a child whose descriptors are its own.
+class Other {
+ public:
+  Other(Tier& tier, std::uint64_t object, int flags, bool maps) {
+    int ready[2];
+    int end[2];
+    if (::pipe2(ready, O_CLOEXEC) != 0 || ::pipe2(end, O_CLOEXEC) != 0) std::abort();
+    child_ = ::fork();
+    if (child_ == 0) {
+      ::close(end[1]);
+      UniqueFd fd(tier.open(object, flags).value().release());
+      if (maps && ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd.get(), 0) == MAP_FAILED)
+        ::_exit(1);
+      if (maps) fd = UniqueFd();
+      char byte = 0;
+      if (::write(ready[1], &byte, 1) == 1 && ::read(end[0], &byte, 1) >= 0) ::_exit(0);
+      ::_exit(1);
+    }
+    ::close(ready[1]);
+    ::close(end[0]);
+    end_ = UniqueFd(end[1]);
+    char byte = 0;
+    EXPECT_EQ(1, ::read(ready[0], &byte, 1));
+    ::close(ready[0]);
+  }
+  ~Other() {
+    end_ = UniqueFd();
+    int status = -1;
+    EXPECT_EQ(child_, ::waitpid(child_, &status, 0));
+    EXPECT_EQ(0, status);
+  }
+  Other(const Other&) = delete;
+  Other& operator=(const Other&) = delete;
+
+ private:
+  pid_t child_ = -1;
+  UniqueFd end_;
+};
+
+TEST_P(TierContract, SaysWhatOthersHaveOpenOrMapped) {
+  put(1, "one");
+  EXPECT_FALSE(tier_->is_used(1).value());
+  for (const int flags : {O_RDONLY, O_RDWR}) {
+    const Other other(*tier_, 1, flags, false);
+    EXPECT_TRUE(tier_->is_used(1).value());
+    // Who has it open himself cannot tell.
+    const UniqueFd own = tier_->open(1, O_RDONLY).value();
+    EXPECT_FALSE(tier_->is_used(1).value());
+  }
+  {
+    const Other other(*tier_, 1, O_PATH, false);
+    EXPECT_FALSE(tier_->is_used(1).value());
+  }
+  {
+    const Other other(*tier_, 1, O_RDONLY, true);
+    EXPECT_TRUE(tier_->is_used(1).value());
+  }
+  EXPECT_FALSE(tier_->is_used(1).value());
+  EXPECT_ERROR(ENOENT, tier_->is_used(2));
 }
 
 TEST_P(TierContract, QuarantineTakesACopyOutOfUse) {

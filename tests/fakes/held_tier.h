@@ -34,6 +34,7 @@ class HeldTier : public Tier {
     return tier_->open(object, flags);
   }
   Result<struct stat> status(std::uint64_t object) override { return tier_->status(object); }
+  Result<bool> is_used(std::uint64_t object) override { return tier_->is_used(object); }
   Result<void> remove(std::uint64_t object) override { return tier_->remove(object); }
   Result<void> quarantine(std::uint64_t object) override { return tier_->quarantine(object); }
   Result<void> sync() override { return tier_->sync(); }

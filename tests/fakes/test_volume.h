@@ -179,6 +179,7 @@ class FaultyTier : public Tier {
     return below_->open(object, flags);
   }
   Result<struct stat> status(std::uint64_t object) override { return below_->status(object); }
+  Result<bool> is_used(std::uint64_t object) override { return below_->is_used(object); }
   Result<void> remove(std::uint64_t object) override {
     if (faults_->dead || faults_->unremovable.count(object) > 0) return fail(EIO, "dead");
     if (faults_->no_removal) return faults_->failure(EIO);

@@ -62,6 +62,63 @@ TEST(Usage, WhatIsOpenWithoutANameIsNotLeaving) {
   EXPECT_EQ(0U, usage.on(0).all());
 }
 
+TEST(Usage, WhatIsOpenCannotBeEvictedUntilItIsClosed) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.sealed(5, copy(6, 4096, false, 1));
+  usage.opened(copy(6, 4096, false, 1));
+  EXPECT_EQ(4096U, usage.on(0).open);
+  EXPECT_EQ(0U, usage.on(0).evictable);
+  EXPECT_EQ(4096U, usage.on(0).all());
+  EXPECT_EQ(4096U, usage.by_tenant()[1].stays());
+  // What is kept stays anyhow.
+  usage.counted_anew({.object = 6, .bytes = 4096, .kept = true, .tenant = 1, .open = true});
+  EXPECT_EQ(0U, usage.on(0).open);
+  EXPECT_EQ(4096U, usage.by_tenant()[1].stays());
+  usage.counted_anew({.object = 6, .bytes = 4096, .kept = false, .tenant = 2, .open = true});
+  EXPECT_EQ(4096U, usage.on(0).open);
+  EXPECT_EQ(0U, usage.by_tenant()[1].all());
+  EXPECT_EQ(4096U, usage.by_tenant()[2].open);
+  usage.closed(6);
+  EXPECT_EQ(0U, usage.on(0).open);
+  EXPECT_EQ(4096U, usage.on(0).evictable);
+  EXPECT_EQ(0U, usage.by_tenant()[2].stays());
+}
+
+TEST(Usage, WhatIsWrittenWhileItIsOpenIsOpenAgainWithItsSeal) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.sealed(5, copy(6, 4096));
+  usage.opened(copy(6, 4096));
+  usage.unsealed(5, copy(6, 4096));
+  EXPECT_EQ(0U, usage.on(0).open);
+  EXPECT_EQ(4096U, usage.on(0).live);
+  usage.sealed(5, {.object = 6, .bytes = 8192, .open = true});
+  EXPECT_EQ(8192U, usage.on(0).open);
+  usage.nameless(5, copy(6, 8192), true);
+  EXPECT_EQ(0U, usage.on(0).open);
+  EXPECT_EQ(8192U, usage.on(0).all());
+}
+
+TEST(Usage, WhatIsMappedWithoutANameIsItsTenants) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.sealed(5, copy(6, 4096, false, 1));
+  usage.nameless(5, copy(6, 4096, false, 1), false);
+  EXPECT_TRUE(usage.still_leaving().empty());
+  const auto still = usage.still_leaving();
+  ASSERT_EQ(1U, still.size());
+  EXPECT_EQ(std::pair(InodeNumber{5}, ObjectId{6}), still[0]);
+  usage.mapped(6);
+  usage.mapped(6);
+  EXPECT_TRUE(usage.still_leaving().empty());
+  EXPECT_EQ(0U, usage.on(0).leaving);
+  EXPECT_EQ(4096U, usage.by_tenant()[1].stays());
+  usage.reaped(5, 6);
+  EXPECT_EQ(0U, usage.on(0).all());
+  EXPECT_EQ(0U, usage.by_tenant()[1].all());
+}
+
 TEST(Usage, WhatARewriteReplacesStaysUntilTheNewOneIsPublished) {
   Usage usage(1);
   start_empty(usage);

@@ -1,0 +1,82 @@
+#include "fs/life/is_mapped.h"
+
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace kvcachefs {
+namespace {
+
+constexpr std::size_t kMostInLook = 1024;
+// Some tenths of a millisecond, in a request.
+constexpr std::size_t kMostInOpen = 64;
+
+bool is_used(Core& core, Inode& inode) {
+  const Result<Tier*> tier = core.devices->of(inode);
+  if (!tier.ok()) return false;
+  const Result<bool> used = (*tier)->is_used(inode.record.object);
+  return used.ok() && *used;
+}
+
+// False: it is none any more, or whoever has it open counts it.
+bool is_still_mapped(Core& core, const MappedFiles::File& file) {
+  const Result<InodePtr> inode = core.table.get(file.inode);
+  if (!inode.ok()) return false;
+  const std::lock_guard lock((*inode)->mutex);
+  const InodeRecord& record = (*inode)->record;
+  if (record.object != file.object || record.state != DataState::kSealed || (*inode)->opens > 0)
+    return false;
+  const bool still = is_mapped(core, **inode);
+  if (!still && file.is_known) core.budget.let_go(**inode);
+  // Another user may have had it open since.
+  if (still) {
+    if (std::optional<SealedCopy> copy = core.budget.sealed_copy(**inode, record)) {
+      copy->open = true;
+      core.budget.usage().opened(*copy);
+    }
+    core.budget.mapped().set_known(file);
+  }
+  return still;
+}
+
+bool look_at(Core& core, const std::vector<MappedFiles::File>& files) {
+  bool any_ended = false;
+  for (const MappedFiles::File& file : files) {
+    if (is_still_mapped(core, file)) continue;
+    core.budget.mapped().remove(file);
+    any_ended = true;
+  }
+  return any_ended;
+}
+
+}  // namespace
+
+bool is_mapped(Core& core, Inode& inode) {
+  if (!core.passthrough() || !is_used(core, inode)) return false;
+  if (inode.backing_id == 0) return true;
+  // That may be the id for the kernel's opens: the descriptor of who made the file.
+  core.backing_ids->close(inode.backing_id);
+  inode.backing_id = 0;
+  return is_used(core, inode);
+}
+
+void note_mapped(Core& core, const SealedCopy& copy, InodeNumber inode) {
+  SealedCopy mapped = copy;
+  mapped.open = true;
+  core.budget.usage().opened(mapped);
+  core.budget.mapped().add({.inode = inode, .object = copy.object, .is_known = true}, {});
+}
+
+void look_at_mapped(Core& core) {
+  look_at(core, core.budget.mapped().next(kMostInLook));
+  Usage& usage = core.budget.usage();
+  for (const auto& [number, object] : usage.still_leaving())
+    if (core.table.find(number) != nullptr) usage.mapped(object);
+}
+
+bool look_at_mapped_of(Core& core, uid_t user) {
+  return look_at(core, core.budget.mapped().next_of(user, kMostInOpen));
+}
+
+}  // namespace kvcachefs
