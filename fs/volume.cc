@@ -203,6 +203,7 @@ Result<std::unique_ptr<Volume>> Volume::open(
     parts.device_watch.suspect(index);
   };
   parts.core.knowledge.on_unread = [&parts] { parts.keeper.wake(); };
+  TRY(parts.object_walk.restore_metadata());
   Result<RecoveryReport> recovered = recover(parts.core, parts.reaper, problem);
   if (!recovered.ok()) {
     log_error("recovery failed step=\"{}\" errno={}", recovered.error().what,

@@ -791,6 +791,30 @@ Result<void> Catalog::set_sealed_bytes(std::uint32_t device, std::uint64_t bytes
   return store_->write(batch);
 }
 
+Result<Catalog::BytesByUser> Catalog::metadata_bytes() {
+  const std::optional<std::string> value =
+      TRY(store_->get(Table::kMeta, std::string(keys::kMetadata)));
+  wire::Reader in(value ? std::string_view(*value) : std::string_view{});
+  BytesByUser users;
+  while (in.left() > 0) {
+    const auto user = in.take<std::uint32_t>();
+    users.emplace_back(user, in.take<std::uint64_t>());
+  }
+  if (!in.ok()) return BytesByUser{};
+  return users;
+}
+
+Result<void> Catalog::set_metadata_bytes(const BytesByUser& users) {
+  std::string value;
+  for (const auto& [user, bytes] : users) {
+    wire::put_le(value, user);
+    wire::put_le(value, bytes);
+  }
+  WriteBatch batch;
+  batch.put(Table::kMeta, std::string(keys::kMetadata), std::move(value));
+  return store_->write(batch);
+}
+
 std::uint64_t Catalog::memory_bytes() const { return store_->memory_bytes(); }
 
 }  // namespace kvcachefs

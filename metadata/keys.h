@@ -22,6 +22,7 @@ inline constexpr std::string_view kTold = "told";
 inline constexpr std::string_view kToldPolicy = "told_policy";
 inline constexpr std::string_view kUnreadPrefix = "unread/";
 inline constexpr std::string_view kPool = "pool";
+inline constexpr std::string_view kMetadata = "metadata";
 
 inline constexpr char kOrphanInode = 'i';
 inline constexpr char kOrphanObject = 'o';

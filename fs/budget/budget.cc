@@ -73,6 +73,7 @@ std::optional<SealedCopy> Budget::counted_copy(Inode& inode, const InodeRecord& 
 }
 
 void Budget::changed(Inode& inode, const InodeRecord& before) {
+  metadata_.changed(before, inode.record);
   if (!inode.is_file()) return;
   const InodeRecord& after = inode.record;
   const bool was_sealed = before.state == DataState::kSealed && before.nlink > 0;
@@ -548,13 +549,16 @@ void Budget::look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t
   measure(find);
   look_at_database(now_ns);
   std::uint64_t budget = 0;
+  std::uint64_t database = 0;
   for (std::uint32_t index = 0; index < of_.size(); ++index) {
     look_at(index, now_ns);
     const std::lock_guard lock(mutex_);
     budget += of_[index].seen.room.budget;
+    database += of_[index].seen.database;
     of_[index].writers = 0;
   }
   look_at_bounds(budget);
+  metadata_.set_most_bytes(budget + database);
   const std::lock_guard lock(mutex_);
   for (const auto& [inode, device] : writing_)
     if (device < of_.size()) ++of_[device].writers;

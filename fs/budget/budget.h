@@ -23,6 +23,7 @@
 #include "fs/budget/budget_options.h"
 #include "fs/budget/leases.h"
 #include "fs/budget/mapped_files.h"
+#include "fs/budget/metadata_bytes.h"
 #include "fs/budget/open_bytes.h"
 #include "fs/budget/staying.h"
 #include "fs/budget/usage.h"
@@ -89,6 +90,7 @@ class Budget {
   // It is open now, `bytes` of it being held; and its last descriptor was closed.
   void held(const Inode& inode, std::uint64_t bytes);
   void let_go(const Inode& inode);
+  MetadataBytes& metadata() noexcept { return metadata_; }
   MappedFiles& mapped() noexcept { return mapped_; }
   OpenBytes& open_bytes() noexcept { return open_bytes_; }
   // A file that is no block was used, or got such a name. No lock is needed.
@@ -229,6 +231,7 @@ class Budget {
   Knowledge& knowledge_;
   Usage usage_;
   Leases leases_;
+  MetadataBytes metadata_;
   OpenBytes open_bytes_;
   MappedFiles mapped_;
   order::Learner files_;

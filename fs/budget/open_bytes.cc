@@ -1,32 +1,9 @@
 #include "fs/budget/open_bytes.h"
 
-#include <algorithm>
-
 namespace kvcachefs {
 
 void OpenBytes::Hold::end() noexcept {
   if (OpenBytes* const of = std::exchange(of_, nullptr); of != nullptr) of->close(open_);
-}
-
-bool OpenBytes::Bound::lets_in(uid_t user, std::uint64_t more) const {
-  if (most == 0 || bytes + more <= most) return true;
-  const auto own = of_user.find(user);
-  if (own == of_user.end()) return true;
-  return own->second + more <= most / std::min(of_user.size(), kMostParts);
-}
-
-void OpenBytes::Bound::add(uid_t user, std::uint64_t more) {
-  if (more == 0) return;
-  bytes += more;
-  of_user[user] += more;
-}
-
-void OpenBytes::Bound::take(uid_t user, std::uint64_t less) {
-  if (less == 0) return;
-  bytes -= less;
-  const auto own = of_user.find(user);
-  own->second -= less;
-  if (own->second == 0) of_user.erase(own);
 }
 
 void OpenBytes::set_most_bytes(std::uint64_t all, const TenantBytes& of_tenants) {
@@ -41,7 +18,7 @@ std::optional<OpenBytes::Hold> OpenBytes::open(const Open& open) {
   const auto [at, is_new] = held_.try_emplace({open.inode, open.user});
   Held& held = at->second;
   if (is_new) {
-    Bound& others = others_[open.tenant];
+    UserBytes& others = others_[open.tenant];
     const bool may = all_.lets_in(open.user, open.bytes) &&
                      (open.is_owner || others.lets_in(open.user, open.bytes));
     if (!may) {

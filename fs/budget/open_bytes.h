@@ -2,8 +2,8 @@
 // has stored them.
 //
 // All users together hold half of the budget, and of a tenant's files those whose they are not
-// half of what the tenant may have. Beyond that a user may still hold one file, and his part of it:
-// as much as each who holds any would have, of up to kMostParts.
+// half of what the tenant may have. Beyond that a user may still hold one file, and his part of it
+// (user_bytes.h).
 //
 // Any thread; the lock is a leaf. Memory: some 100 bytes a file and user who has it open.
 #pragma once
@@ -12,14 +12,13 @@
 
 #include <array>
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
+#include "fs/budget/user_bytes.h"
 #include "fs/known/tenants.h"
 #include "metadata/record.h"
 
@@ -28,8 +27,6 @@ namespace kvcachefs {
 class OpenBytes {
  public:
   using TenantBytes = std::array<std::uint64_t, order::kGroups>;
-  // A container's user may be 65,536 users.
-  static constexpr std::size_t kMostParts = 16;
 
   // A file that is being opened, and by whom.
   struct Open {
@@ -76,14 +73,6 @@ class OpenBytes {
   [[nodiscard]] std::uint64_t refused() const noexcept { return refused_.load(); }
 
  private:
-  struct Bound {
-    std::uint64_t most = 0;
-    std::uint64_t bytes = 0;
-    std::unordered_map<uid_t, std::uint64_t> of_user;
-    [[nodiscard]] bool lets_in(uid_t user, std::uint64_t more) const;
-    void add(uid_t user, std::uint64_t more);
-    void take(uid_t user, std::uint64_t less);
-  };
   struct Held {
     std::uint32_t descriptors = 0;
     Open open;  // as it was counted
@@ -94,8 +83,9 @@ class OpenBytes {
   mutable std::mutex mutex_;
   // Under mutex_.
   std::map<std::pair<InodeNumber, uid_t>, Held> held_;
-  Bound all_;
-  std::array<Bound, order::kGroups> others_;  // by tenant: of those whose files they are not
+  UserBytes all_;
+  std::array<UserBytes, order::kGroups>
+      others_;  // by tenant: of those whose files they are not
   std::atomic<std::uint64_t> refused_{0};
 };
 

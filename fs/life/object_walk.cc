@@ -26,6 +26,12 @@ constexpr std::chrono::minutes kLongestRest{5};
 
 }  // namespace
 
+Result<void> ObjectWalk::restore_metadata() {
+  metadata_ = TRY(core_.catalog.metadata_bytes());
+  core_.budget.metadata().restore(metadata_);
+  return {};
+}
+
 Result<void> ObjectWalk::believe_last_run() {
   written_.resize(core_.devices->indices());
   std::vector<std::uint64_t> believed(written_.size());
@@ -42,6 +48,9 @@ Result<void> ObjectWalk::believe_last_run() {
 }
 
 void ObjectWalk::write_down() {
+  if (Catalog::BytesByUser metadata = core_.budget.metadata().list(); metadata != metadata_) {
+    if (core_.catalog.set_metadata_bytes(metadata).ok()) metadata_ = std::move(metadata);
+  }
   for (std::uint32_t device = 0; device < written_.size(); ++device) {
     const UsageSums sums = core_.budget.usage().on(device);
     const std::uint64_t sealed = sums.sealed();

@@ -24,6 +24,8 @@ class ObjectWalk {
   ObjectWalk(const ObjectWalk&) = delete;
   ObjectWalk& operator=(const ObjectWalk&) = delete;
 
+  // Before anything goes that the last run has left. Errors: EIO.
+  Result<void> restore_metadata();
   // Before the budget is asked anything. Errors: EIO, EBADMSG.
   Result<void> believe_last_run();
   // Before any call of a user. A million objects take a minute or two.
@@ -53,6 +55,7 @@ class ObjectWalk {
   ObjectId last_ = kNoObject;  // that this pass has met; of the thread
   // By device, what is written down; nullopt: nothing. Of the thread, and of who has ended it.
   std::vector<std::optional<std::uint64_t>> written_;
+  Catalog::BytesByUser metadata_;  // the same
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> ending_{false};  // changed under mutex_

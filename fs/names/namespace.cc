@@ -254,6 +254,8 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
              !set.ok()) {
     return undo(set.error());
   }
+  if (const Result<void> may = core_.budget.metadata().check(record.uid, {}, record); !may.ok())
+    return undo(may.error());
   InodeRecord directory_next;
   if (nameless) {
     edit.put_orphan_inode(number);
@@ -281,6 +283,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
     native_.changed(parent, name, S_ISDIR(what.mode) ? number : 0);
   }
   count_unsealed(core_, DataState::kNone, record.state);
+  core_.budget.metadata().changed({}, record);
   if (!nameless) made.inode = core_.table.insert(number, std::move(record));
   // Its number is greater than the directory's, whose lock is held.
   const std::lock_guard inode_lock(made.inode->mutex);

@@ -104,6 +104,7 @@ void fill(Catalog& catalog) {
   require(catalog.set_run_marker({.clean = true, .boot_id = "b", .mount_ids = "m=1;"}).ok());
   require(catalog.set_machine_cut({.before = 3, .ended = 4}).ok());
   require(catalog.set_sealed_bytes(0, 4096).ok());
+  require(catalog.set_metadata_bytes({{1000, 4096}}).ok());
 }
 
 template <class Value>
@@ -140,6 +141,7 @@ void read_lists(Catalog& c) {
   readable(c.uuid());
   readable(c.pool());
   readable(c.sealed_bytes(0));
+  readable(c.metadata_bytes());
   readable(c.devices());
   const auto damaged = [](const std::string& what) { require(!what.empty()); };
   readable(c.each_inode([](auto&&...) { return true; }, damaged));

@@ -491,3 +491,43 @@ def test_what_is_removed_can_be_stored_at_once(full):
             if name.startswith(f"{number}-") or name == str(number - 7):
                 os.unlink(f"{theirs}/{name}")
         put(f"{theirs}/{number}", 2 * MIB, sync=True)
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("what", ["symlinks", "attributes"])
+def test_metadata_is_a_part_of_the_budget(full, what):
+    """What is long is in the database, which takes its room from all files: a sixteenth of the budget at most."""
+    mount, theirs = full
+    before = len(blocks(mount))
+
+    def make_all():
+        for number in range(3 * SIZE // 16 // 4096):
+            try:
+                if what == "symlinks":
+                    os.symlink("x" * 4000, f"{theirs}/{number}")
+                else:
+                    put(f"{theirs}/{number}", 0)
+                    os.setxattr(f"{theirs}/{number}", "user.long", bytes(3900))
+            except OSError as error:
+                return number, error.errno
+        return number, 0
+
+    count, code = kvmount.run_as(make_all, uid=kvmount.NOBODY)
+    # Of what the database itself leaves.
+    assert code == errno.ENOSPC and 0.9 <= count / (SIZE // 16 // 4096) <= 1, (count, code)
+    assert len(blocks(mount)) > before * 3 // 4
+    # Others have some as well.
+    os.symlink("y" * 4000, f"{mount.mnt}/of-root")
+    os.unlink(f"{mount.mnt}/of-root")
+    # Who removes his own may make others, also after a restart.
+    for number in range(100):
+        os.unlink(f"{theirs}/{number}")
+    mount.remount()
+    kvmount.run_as(make_some, theirs, 50, uid=kvmount.NOBODY)
+    with pytest.raises(AssertionError, match="No space left"):
+        kvmount.run_as(make_some, theirs, 400, uid=kvmount.NOBODY)
+
+
+def make_some(theirs, count):
+    for number in range(count):
+        os.symlink("z" * 4000, f"{theirs}/again-{count}-{number}")

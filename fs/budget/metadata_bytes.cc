@@ -1,0 +1,70 @@
+#include "fs/budget/metadata_bytes.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace kvcachefs {
+namespace {
+
+std::uint64_t blocks_of(const InodeRecord& record) noexcept {
+  if (record.nlink == 0) return 0;
+  const bool is_long =
+      S_ISLNK(record.mode) && record.target.size() >= MetadataBytes::kShortTarget;
+  return (is_long ? MetadataBytes::kBlock : 0) +
+         ((record.flags & kInodeHasXattr) != 0 ? MetadataBytes::kBlock : 0);
+}
+
+}  // namespace
+
+void MetadataBytes::set_most_bytes(std::uint64_t budget) {
+  const std::lock_guard lock(mutex_);
+  bytes_.most = budget / kPartOfBudget;
+}
+
+Result<void> MetadataBytes::check(uid_t owner, const InodeRecord& before,
+                                  const InodeRecord& after) const {
+  const std::uint64_t had = blocks_of(before);
+  const std::uint64_t has = blocks_of(after);
+  if (has <= had) return {};
+  const std::lock_guard lock(mutex_);
+  if (!bytes_.lets_in(owner, has - had))
+    return fail(ENOSPC, "its owner has as many attributes and long symlinks as he may");
+  return {};
+}
+
+void MetadataBytes::changed(const InodeRecord& before, const InodeRecord& after) {
+  const std::uint64_t had = blocks_of(before);
+  const std::uint64_t has = blocks_of(after);
+  if (had == 0 && has == 0) return;
+  if (had == has && before.uid == after.uid) return;
+  const std::lock_guard lock(mutex_);
+  bytes_.take(before.uid, had);
+  bytes_.add(after.uid, has);
+}
+
+std::uint64_t MetadataBytes::all() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_.bytes;
+}
+
+std::vector<std::pair<uid_t, std::uint64_t>> MetadataBytes::list() const {
+  std::vector<std::pair<std::uint64_t, uid_t>> most;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [user, bytes] : bytes_.of_user) most.emplace_back(bytes, user);
+  }
+  std::sort(most.begin(), most.end(), std::greater<>());
+  most.resize(std::min(most.size(), kMostUsers));
+  std::vector<std::pair<uid_t, std::uint64_t>> out;
+  for (const auto& [bytes, user] : most) out.emplace_back(user, bytes);
+  return out;
+}
+
+void MetadataBytes::restore(const std::vector<std::pair<uid_t, std::uint64_t>>& users) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [user, bytes] : users) bytes_.add(user, bytes);
+}
+
+}  // namespace kvcachefs

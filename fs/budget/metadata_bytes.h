@@ -1,0 +1,47 @@
+// What the users' long metadata takes: attributes, and symlinks that lead far. It is in the database,
+// which takes its room from all files, and nobody can evict it. All users together have a sixteenth of
+// the budget for it, and beyond that each his part (user_bytes.h). An inode with attributes counts as
+// a block, as on ext4, and so does a symlink that ext4 would not keep in the inode.
+//
+// Any thread; the lock is a leaf.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "backend/base/result.h"
+#include "fs/budget/user_bytes.h"
+#include "metadata/record.h"
+
+namespace kvcachefs {
+
+class MetadataBytes {
+ public:
+  static constexpr std::uint64_t kBlock = 4096;
+  // As many bytes as ext4 has in an inode for a symlink (EXT4_N_BLOCKS * 4, fs/ext4/ext4.h).
+  static constexpr std::size_t kShortTarget = 60;
+  // Users that are written down.
+  static constexpr std::size_t kMostUsers = 4096;
+  static constexpr std::uint64_t kPartOfBudget = 16;
+
+  void set_most_bytes(std::uint64_t budget);
+  // Whether the inode may become one that counts for more. Errors: ENOSPC.
+  Result<void> check(uid_t owner, const InodeRecord& before, const InodeRecord& after) const;
+  // It has: a new one had nothing before, InodeRecord{}.
+  void changed(const InodeRecord& before, const InodeRecord& after);
+  [[nodiscard]] std::uint64_t all() const;
+
+  // For the next start, those who have most; and of the last run, before anything changes.
+  [[nodiscard]] std::vector<std::pair<uid_t, std::uint64_t>> list() const;
+  void restore(const std::vector<std::pair<uid_t, std::uint64_t>>& users);
+
+ private:
+  mutable std::mutex mutex_;
+  UserBytes bytes_;  // under mutex_
+};
+
+}  // namespace kvcachefs

@@ -1,0 +1,97 @@
+// Who may have how many attributes and long symlinks.
+#include "fs/budget/metadata_bytes.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <string>
+
+#include "tests/fakes/expect_result.h"
+#include "tests/fakes/promise.h"
+
+namespace kvcachefs {
+namespace {
+
+constexpr std::uint64_t kBlock = MetadataBytes::kBlock;
+
+InodeRecord symlink_of(uid_t owner, std::size_t length) {
+  InodeRecord record;
+  record.mode = S_IFLNK | 0777;
+  record.uid = owner;
+  record.nlink = 1;
+  record.target = std::string(length, 't');
+  return record;
+}
+
+InodeRecord file_of(uid_t owner, bool has_xattr) {
+  InodeRecord record;
+  record.mode = S_IFREG | 0600;
+  record.uid = owner;
+  record.nlink = 1;
+  if (has_xattr) record.flags = kInodeHasXattr;
+  return record;
+}
+
+// How many he may make.
+std::size_t make_all(MetadataBytes& metadata, uid_t owner) {
+  std::size_t count = 0;
+  while (count < 1000 && metadata.check(owner, {}, symlink_of(owner, 4000)).ok()) {
+    metadata.changed({}, symlink_of(owner, 4000));
+    ++count;
+  }
+  return count;
+}
+
+TEST(MetadataBytes, WhatExt4KeepsInTheInodeCountsForNothing) {
+  MetadataBytes metadata;
+  metadata.changed({}, symlink_of(1, MetadataBytes::kShortTarget - 1));
+  metadata.changed({}, file_of(1, false));
+  EXPECT_EQ(0U, metadata.all());
+  metadata.changed({}, symlink_of(1, MetadataBytes::kShortTarget));
+  EXPECT_EQ(kBlock, metadata.all());
+}
+
+TEST(MetadataBytes, AreAPartOfTheBudget) {
+  PROMISE(8);
+  MetadataBytes metadata;
+  metadata.set_most_bytes(16 * MetadataBytes::kPartOfBudget * kBlock);
+  EXPECT_EQ(16U, make_all(metadata, 1));
+  EXPECT_ERROR(ENOSPC, metadata.check(1, {}, symlink_of(1, 4000)));
+  // Others have their part all the same.
+  EXPECT_EQ(8U, make_all(metadata, 2));
+  // What takes no more is let in.
+  EXPECT_OK(metadata.check(1, {}, symlink_of(1, 10)));
+  EXPECT_OK(metadata.check(1, file_of(1, true), file_of(1, true)));
+  EXPECT_ERROR(ENOSPC, metadata.check(1, file_of(1, false), file_of(1, true)));
+}
+
+TEST(MetadataBytes, FollowOwnersAndEnds) {
+  MetadataBytes metadata;
+  metadata.changed({}, file_of(1, false));
+  metadata.changed(file_of(1, false), file_of(1, true));
+  metadata.changed(file_of(1, true), file_of(2, true));
+  const auto list = metadata.list();
+  ASSERT_EQ(1U, list.size());
+  EXPECT_EQ(std::pair(uid_t{2}, kBlock), list[0]);
+  InodeRecord gone = file_of(2, true);
+  gone.nlink = 0;
+  metadata.changed(file_of(2, true), gone);
+  EXPECT_EQ(0U, metadata.all());
+  // What was never counted takes nothing from others.
+  metadata.changed({}, symlink_of(3, 100));
+  metadata.changed(file_of(2, true), gone);
+  EXPECT_EQ(kBlock, metadata.all());
+}
+
+TEST(MetadataBytes, AreThereAfterARestart) {
+  MetadataBytes before;
+  for (uid_t user = 0; user < 5000; ++user)
+    for (uid_t i = 0; i <= user % 3; ++i) before.changed({}, symlink_of(user, 100));
+  EXPECT_EQ(MetadataBytes::kMostUsers, before.list().size());
+  MetadataBytes after;
+  after.restore(before.list());
+  EXPECT_EQ(before.list(), after.list());
+}
+
+}  // namespace
+}  // namespace kvcachefs
