@@ -116,18 +116,19 @@ Result<void> each_name(int parent, const char* directory, Visit visit) {
   }
 }
 
-// Whether this process has another descriptor of the file.
+// Whether this process has another descriptor of the file. Others close theirs meanwhile: each is
+// looked at by its name.
 bool has_another(int fd) {
+  const std::string own = std::to_string(fd);
   struct stat mine;
   if (::fstat(fd, &mine) != 0) return false;
   bool found = false;
   const Result<void> listed =
       each_name(AT_FDCWD, "/proc/self/fd", [&](std::string_view name, unsigned char) {
-        int other = -1;
-        std::from_chars(name.data(), name.data() + name.size(), other);
+        const std::string path = "/proc/self/fd/" + std::string(name);
         struct stat status;
-        found = other != fd && ::fstat(other, &status) == 0 && status.st_ino == mine.st_ino &&
-                status.st_dev == mine.st_dev;
+        found = name != own && ::stat(path.c_str(), &status) == 0 &&
+                status.st_ino == mine.st_ino && status.st_dev == mine.st_dev;
         return !found;
       });
   return listed.ok() && found;
