@@ -409,6 +409,12 @@ constexpr std::array kSettings = {
             "a pool that others may write to: they could read and change everybody's files. "
             "Default: off, such are refused",
             set_flag<&Config::insecure_paths>},
+    Setting{
+        "idmap", "", kFlag, true, true,
+        "Lets the mount be id-mapped: mounted once more with other owners, as containers with "
+        "users of their own do. The kernel then does not say who calls, and the daemon asks "
+        "/proc. Default: off",
+        set_flag<&Config::idmap>},
     Setting{"data-path", "MODE", kValue, true, true,
             "auto, passthrough (the kernel reads and writes local files itself) or daemon. "
             "Default: "

@@ -62,6 +62,7 @@ struct Config {
   bool allow_other = false;
   bool nonempty = false;        // takes directories that hold other things
   bool insecure_paths = false;  // takes directories that others can write to or replace
+  bool idmap = false;           // can be mounted once more with other ids
   DataPathChoice data_path = DataPathChoice::kAuto;
   TransportChoice transport = TransportChoice::kAuto;
   bool keep_by_default = false;  // policy keep

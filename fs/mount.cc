@@ -118,6 +118,7 @@ SessionOptions session_options(const Config& config, int trial_fd) {
   options.transport = to_wish(config.transport, TransportWish::kAuto, TransportWish::kUring,
                               TransportWish::kDev);
   options.ring_memory_bytes = config.ring_memory;
+  options.idmap = config.idmap;
   options.trial_fd = trial_fd;
   options.has_pool = config.pool.has_value();
   return options;

@@ -27,7 +27,8 @@ while [ $# -gt 0 ]; do
     *) echo "build-libfuse: unknown argument $1" >&2; exit 2 ;;
   esac
 done
-patches=("$root"/packaging/patches/libfuse-*.patch)
+# The first is needed for io_uring; the others each bring one thing, which is left out where they do not fit.
+patches=("$root"/packaging/patches/libfuse-{ring-lock,idmap}.patch)
 recipe=$(cat "$0" "${patches[@]}" | sha256sum | cut -c1-16)
 [ -n "$prefix" ] || prefix=$("$root/packaging/cache-dir.sh")/libfuse-$recipe
 prefix=$(realpath -m -- "$prefix")
@@ -123,21 +124,20 @@ fi
 unpack
 cd src
 
+# Whole or not at all: a half-patched tree is nobody's version.
+apply() {
+  patch -p1 --batch --forward --fuzz=2 --dry-run <"$1" >>"$log" 2>&1 &&
+    patch -p1 --batch --forward --fuzz=2 <"$1" >>"$log" 2>&1
+}
 uring=true
-for fix in "${patches[@]}"; do
-  if ! patch -p1 --batch --forward --fuzz=2 <"$fix" >>"$log" 2>&1; then
-    uring=false
-    echo "build-libfuse: $(basename "$fix") does not fit libfuse $version: io_uring is left out," >&2
-    echo "build-libfuse: for without the fix a ring can hang (metadata operations are 2x slower)" >&2
-    break
-  fi
-done
-if [ $uring = false ]; then
-  # Back to what was shipped: a half-patched tree is nobody's version.
-  cd .. && rm -rf src
-  unpack
-  cd src
+if ! apply "${patches[0]}"; then
+  uring=false
+  echo "build-libfuse: $(basename "${patches[0]}") does not fit libfuse $version: io_uring is left out," >&2
+  echo "build-libfuse: for without the fix a ring can hang (metadata operations are 2x slower)" >&2
 fi
+for fix in "${patches[@]:1}"; do
+  apply "$fix" || echo "build-libfuse: $(basename "$fix") does not fit libfuse $version: it is left out" >&2
+done
 
 # The fast path needs both; Debian's own build lacks them.
 if [ $uring = true ] && ! { printf '#include <liburing.h>\n#include <numa.h>\n' |

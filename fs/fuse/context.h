@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "backend/base/fair_pool.h"
+#include "fs/fuse/caller_ids.h"
 #include "fs/fuse/change_pools.h"
 #include "fs/fuse/libfuse.h"
 #include "fs/stats.h"
@@ -46,6 +47,7 @@ struct OperationContext {
   std::atomic<std::size_t> most_parked_reads{0};
   // Files that are open for direct I/O can be mapped shared; settled at INIT.
   std::atomic<bool> direct_mmap{false};
+  CallerIds caller_ids;  // of requests without
   // Called with the kernel's INIT.
   std::function<void(fuse_conn_info&)> negotiate;
 };
@@ -57,10 +59,12 @@ struct OperationContext {
   return *context_of(request).volume;
 }
 
-[[nodiscard]] inline Caller caller_of(fuse_req_t request) noexcept {
+[[nodiscard]] inline Caller caller_of(fuse_req_t request) {
+  constexpr uid_t kUnsaid = static_cast<uid_t>(-1);
   const fuse_ctx* context = fuse_req_ctx(request);
-  return Caller{
-      .uid = context->uid, .gid = context->gid, .pid = context->pid, .umask = context->umask};
+  CallerIds::Ids ids{.uid = context->uid, .gid = context->gid};
+  if (ids.uid == kUnsaid) ids = context_of(request).caller_ids.of(context->pid);
+  return Caller{.uid = ids.uid, .gid = ids.gid, .pid = context->pid, .umask = context->umask};
 }
 
 }  // namespace kvcachefs

@@ -58,6 +58,9 @@ Offers negotiate(fuse_conn_info& connection, const Wishes& wishes) noexcept {
     refuse_capability(connection, FUSE_CAP_OVER_IO_URING);
   }
 #endif
+#ifdef FUSE_CAP_ALLOW_IDMAP
+  if (wishes.idmap) offers.idmap = want_capability(connection, FUSE_CAP_ALLOW_IDMAP);
+#endif
   connection.max_write = static_cast<unsigned>(wishes.max_write);
   // Each of them may have to wait for a pool.
   connection.max_background = static_cast<unsigned>(wishes.most_background);

@@ -11,6 +11,9 @@ namespace kvcachefs {
 struct Wishes {
   bool passthrough = true;
   bool io_uring = true;
+  // The mount can be mounted once more with other ids. Requests then do not say who calls
+  // (caller_ids.h).
+  bool idmap = false;
   // The first device is on a stacked filesystem (overlayfs): ours then cannot be stacked upon
   // itself.
   bool stacked_backing = false;
@@ -24,6 +27,7 @@ struct Offers {
   bool direct_mmap = false;
   bool passthrough = false;
   bool io_uring = false;
+  bool idmap = false;
 };
 
 // Settles the connection. Runs in libfuse's init callback.

@@ -303,11 +303,13 @@ void FuseSession::negotiate_with(fuse_conn_info& connection) noexcept {
   const Offers offers =
       negotiate(connection, Wishes{.passthrough = wants_passthrough_,
                                    .io_uring = wants_uring_,
+                                   .idmap = options_.idmap,
                                    .stacked_backing = on_stacked_filesystem(options_.trial_fd),
                                    .max_write = max_request_bytes_,
                                    .most_background = background});
   passthrough_offered_ = offers.passthrough;
   uring_offered_ = offers.io_uring;
+  idmap_offered_ = offers.idmap;
   context_->direct_mmap = offers.direct_mmap;
   init_done_ = true;
   const long queues = std::max(::sysconf(_SC_NPROCESSORS_CONF), 1L);
@@ -365,6 +367,17 @@ Result<void> FuseSession::check_wishes(std::string& problem) const {
         "transport uring: {}: {}: leave the option out to be served through /dev/fuse",
         mountpoint_, transport_.why);
     return fail(EOPNOTSUPP, "io_uring");
+  }
+  if (options_.idmap && !idmap_offered_) {
+    problem = fmt::format(
+        "idmap: {}: {}: leave the option out", mountpoint_,
+#ifdef FUSE_CAP_ALLOW_IDMAP
+        "the kernel has no id-mapped mounts of FUSE filesystems (they are there from 6.12 on)"
+#else
+        "built with a libfuse without it (packaging/build-libfuse.sh, then build again)"
+#endif
+    );
+    return fail(EOPNOTSUPP, "idmap");
   }
   return {};
 }

@@ -51,6 +51,7 @@ struct SessionOptions {
   std::vector<std::string> mount_options;
   DataPathWish data_path = DataPathWish::kAuto;
   TransportWish transport = TransportWish::kAuto;
+  bool idmap = false;  // it can be mounted once more with other ids
   // Largest READ and WRITE. The kernel's own limit is 1 MiB unless an administrator raises it,
   // which gains nothing.
   std::size_t max_request_bytes = std::size_t{1} << 20;
@@ -157,6 +158,7 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   std::atomic<bool> init_done_{false};
   bool passthrough_offered_ = false;
   bool uring_offered_ = false;
+  bool idmap_offered_ = false;
   mutable std::once_flag data_path_decided_;
   mutable std::atomic<bool> passthrough_{false};
   mutable InForce data_path_;
