@@ -25,6 +25,7 @@ def test_many_small_files(limited, seed):
     print(f"{len(jobs)} files on {inodes} inodes, at least {free.lowest} free")
     assert done["errors"] == []
     assert free.lowest > 0
+    watch.wait_at_rest(mount)
     found = kvmount.run_as(stores.check, mount.mnt, "sglang", jobs, seed)
     assert found["wrong"] == [] and len(found["there"]) > inodes // 2
     watch.wait_calm(mount)

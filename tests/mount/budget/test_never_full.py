@@ -32,6 +32,7 @@ def run_flood(mount, layout, jobs, seed):
 
 def check_all(mount, layout, jobs, seed):
     """What is there is right; then the metadata is clean."""
+    watch.wait_at_rest(mount)
     found = kvmount.run_as(stores.check, mount.mnt, layout, jobs, seed, seconds=SECONDS)
     assert found["wrong"] == []
     assert found["there"], "all gone: that is no cache"
