@@ -19,14 +19,33 @@ bool is_used(Core& core, Inode& inode) {
   return used.ok() && *used;
 }
 
+bool is_closed(const Inode& inode, ObjectId object) {
+  return inode.record.object == object && inode.record.state == DataState::kSealed &&
+         inode.opens == 0;
+}
+
+// Without the inode's lock, for which opens would wait.
+bool may_be_mapped(Core& core, Inode& inode, ObjectId object) {
+  Tier* tier = nullptr;
+  {
+    const std::lock_guard lock(inode.mutex);
+    const Result<Tier*> of = core.devices->of(inode);
+    if (!is_closed(inode, object) || !of.ok()) return false;
+    tier = *of;
+  }
+  const Result<bool> used = tier->is_used(object);
+  return used.ok() && *used;
+}
+
 // False: it is none any more, or whoever has it open counts it.
 bool is_still_mapped(Core& core, const MappedFiles::File& file) {
   const Result<InodePtr> inode = core.table.get(file.inode);
   if (!inode.ok()) return false;
+  // What counts as open has to be taken back under the lock.
+  if (!file.is_known && !may_be_mapped(core, **inode, file.object)) return false;
   const std::lock_guard lock((*inode)->mutex);
+  if (!is_closed(**inode, file.object)) return false;
   const InodeRecord& record = (*inode)->record;
-  if (record.object != file.object || record.state != DataState::kSealed || (*inode)->opens > 0)
-    return false;
   const bool still = is_mapped(core, **inode);
   if (!still && file.is_known) core.budget.let_go(**inode);
   // Another user may have had it open since.
