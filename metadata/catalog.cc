@@ -226,7 +226,7 @@ Result<void> Catalog::load(std::string* problem) {
   const std::optional<std::string> ids = TRY(store_->get(Table::kMeta, keys::kIds));
   wire::Reader in(ids ? std::string_view(*ids) : std::string_view());
   reserved_until_ = in.take<std::uint64_t>();
-  if (!in.done() || reserved_until_ < kFirstId) {
+  if (!in.done() || reserved_until_ < kFirstId || reserved_until_ > kMostNumbers) {
     *problem =
         "metadata database: damaged (its record of given ids is unreadable): restore the state "
         "directory from a backup, or start with an empty one";

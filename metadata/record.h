@@ -19,6 +19,8 @@ namespace kvcachefs {
 using InodeNumber = std::uint64_t;
 using ObjectId = std::uint64_t;
 inline constexpr InodeNumber kRootInode = 1;
+// No database has given as many: a record that says so is damaged.
+inline constexpr std::uint64_t kMostNumbers = std::uint64_t{1} << 62;
 inline constexpr ObjectId kNoObject = 0;
 
 // The states of an inode's data; drawn in fs/life/states.h.

@@ -10,8 +10,6 @@
 namespace kvcachefs {
 namespace {
 
-constexpr std::uint64_t kMostNumbers = std::uint64_t{1} << 62;
-
 std::string hex(std::string_view key) {
   std::string text;
   for (const char c : key) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
