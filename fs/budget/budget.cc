@@ -542,7 +542,8 @@ void Budget::look_at_bounds(std::uint64_t budget) {
     }
   }
   leases_.set_most_bytes(budget / 2, leased);
-  open_bytes_.set_most_bytes(budget / 2, opened);
+  // A runtime opens all files of a batch at once.
+  open_bytes_.set_most_bytes(budget - budget / 4, opened);
 }
 
 void Budget::look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t now_ns) {
