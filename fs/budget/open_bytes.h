@@ -1,9 +1,9 @@
 // How many bytes each user holds by having files open: they can not be evicted meanwhile, whoever
 // has stored them.
 //
-// All users together hold three quarters of the budget, and of a tenant's files those whose they are not
-// half of what the tenant may have. Beyond that a user may still hold one file, and his part of it
-// (user_bytes.h).
+// All users together hold three quarters of the budget, and of a tenant's files those whose they
+// are not half of what the tenant may have. Beyond that a user may still hold one file, and his part
+// of it (user_bytes.h).
 //
 // Any thread; the lock is a leaf. Memory: some 100 bytes a file and user who has it open.
 #pragma once
