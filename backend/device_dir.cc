@@ -116,8 +116,8 @@ Result<void> each_name(int parent, const char* directory, Visit visit) {
   }
 }
 
-// Whether this process has another descriptor of the file. Others close theirs meanwhile: each is
-// looked at by its name.
+// Whether this process has another descriptor of the file. Others close theirs meanwhile: each
+// is looked at by its name.
 bool has_another(int fd) {
   const std::string own = std::to_string(fd);
   struct stat mine;

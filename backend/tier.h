@@ -47,9 +47,10 @@ class Tier {
   // Errors: ENOENT (the copy is lost), EIO; EBADMSG (something else than a regular file stands
   // there).
   virtual Result<struct stat> status(std::uint64_t object) = 0;
-  // Whether anybody else has its backing file open, or mapped: a mapping outlives the descriptor it
-  // was made of. False where the filesystem cannot tell, and while this process has a descriptor of
-  // it. Who opens it at this moment waits for some microseconds. Errors: as open().
+  // Whether anybody else has its backing file open, or mapped: a mapping outlives the
+  // descriptor it was made of. False where the filesystem cannot tell, and while this process
+  // has a descriptor of it. Who opens it at this moment waits for some microseconds. Errors: as
+  // open().
   virtual Result<bool> is_used(std::uint64_t object) = 0;
   // Absent is success. Errors: EIO, EROFS, EBUSY.
   virtual Result<void> remove(std::uint64_t object) = 0;

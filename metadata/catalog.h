@@ -280,8 +280,8 @@ class Catalog {
   // not synced.
   Result<std::optional<std::uint64_t>> sealed_bytes(std::uint32_t device);
   Result<void> set_sealed_bytes(std::uint32_t device, std::uint64_t bytes);
-  // Bytes by user of something that is counted, as when somebody last said so; none: nobody did. A
-  // hint: not synced.
+  // Bytes by user of something that is counted, as when somebody last said so; none: nobody
+  // did. A hint: not synced.
   using BytesByUser = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
   Result<BytesByUser> metadata_bytes();
   Result<void> set_metadata_bytes(const BytesByUser& users);

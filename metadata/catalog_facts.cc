@@ -1,5 +1,5 @@
-// What the catalog knows of the whole mount: its devices and its pool, how the last run ended, what was
-// counted.
+// What the catalog knows of the whole mount: its devices and its pool, how the last run ended,
+// what was counted.
 #include <algorithm>
 
 #include "backend/base/wire.h"

@@ -1,5 +1,6 @@
-// The accounts of the budget, by what tenants were told: each tenant with a share has one of its
-// own; those without a share, and files that are nobody's, have one together. Arithmetic, no I/O.
+// The accounts of the budget, by what tenants were told: each tenant with a share has one of
+// its own; those without a share, and files that are nobody's, have one together. Arithmetic,
+// no I/O.
 #pragma once
 
 #include <array>
@@ -21,10 +22,10 @@ class Accounts {
   // Whether anybody has a share: all are in account 0 otherwise.
   [[nodiscard]] bool any_share() const noexcept { return any_share_; }
   [[nodiscard]] TenantSlot of(TenantSlot tenant) const noexcept { return of_[tenant]; }
-  // What each has by its share, of so many bytes. Shares are cut down in proportion when they are
-  // more than the budget; account 0 has what they leave.
+  // An account's part, by its share, of so many bytes. Shares are cut down in proportion when
+  // they are more than the budget; account 0 has what they leave.
   [[nodiscard]] std::uint64_t part_of(std::uint64_t bytes, TenantSlot account) const noexcept;
-  // What its tenants have together, by `amount(use)`.
+  // `amount(use)` of an account's tenants together.
   template <class Amount>
   [[nodiscard]] Bytes used(const TenantUses& uses, Amount amount) const noexcept {
     Bytes used{};

@@ -238,9 +238,10 @@ Result<OpenBytes::Hold> Budget::hold(const Inode& inode, const struct stat& back
   const bool can_go = record.state == DataState::kSealed && !inode.kept && inode.opens == 0;
   if (can_go && knowledge_.tenants().had_any()) {
     const std::uint64_t unknown = mapped_.unknown_of(tenant);
-    const bool is_first = usage_.by_tenant()[tenant].open + unknown == 0;
-    const auto more = static_cast<std::int64_t>(bytes + unknown);
-    if (!is_first && staying().left(tenant).of_share < more)
+    const bool fits =
+        staying().left(tenant).of_share >= static_cast<std::int64_t>(bytes + unknown);
+    // One file always.
+    if (!fits && usage_.by_tenant()[tenant].open + unknown > 0)
       return fail(ENOSPC, "what is open or kept would be more than others' shares leave");
   }
   std::optional<OpenBytes::Hold> hold = open_bytes_.open({.inode = inode.number,

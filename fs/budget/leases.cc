@@ -31,13 +31,14 @@ void Leases::grant(const Answer& answer, std::int64_t now_ns) {
 void Leases::add(const Answer& answer, std::int64_t now_ns) {
   const std::uint64_t bytes_a_lease = std::max<std::uint64_t>(most_bytes_ / kMostLeases, 1);
   Tenant& tenant = tenants_[answer.tenant];
-  Order& own = tenant.holders[answer.user].of(answer.opened);
+  Holder& holder = tenant.holders[answer.user];
+  Order& own = holder.of(answer.opened);
   Lease lease{.until_ns = now_ns + lease_ns_,
               .answer = answer,
               .weight = 1 + answer.bytes / bytes_a_lease,
               .in_all = all_.insert(all_.end(), answer.inode),
               .in_holder = own.insert(own.end(), answer.inode)};
-  weigh(tenant, answer.user, tenant.holders[answer.user].weight + lease.weight);
+  weigh(tenant, answer.user, holder.weight + lease.weight);
   bytes_ += answer.bytes;
   tenant.bytes += answer.bytes;
   leases_.emplace(answer.inode, std::move(lease));
@@ -66,7 +67,7 @@ bool Leases::end_one_of(Tenant& tenant, InodeNumber granted) {
   return false;
 }
 
-// Whose heaviest holder is the heaviest of all.
+// The tenant with the heaviest of all holders.
 Leases::Tenant& Leases::heaviest() noexcept {
   const auto weight_of = [](const Tenant& tenant) {
     return tenant.by_weight.empty() ? 0 : tenant.by_weight.rbegin()->first;

@@ -1,10 +1,10 @@
 // Leases: what answered a lookup, a stat or an open by name stays readable for a while after it.
 //
-// A lease is on an inode and ends by itself. All together are on half of the budget at most, and
-// those on a tenant's files on half of its quota. Beyond that, or when there are too many to
-// remember, some end early: of the user who holds most of what is too much, the oldest of those
-// that lookups made; when he has none of these, the oldest that an open made. What was just
-// answered keeps its lease: one large file may be more than the bound.
+// A lease is on an inode and ends by itself. All together are on half of the budget at most,
+// and those on a tenant's files on half of its quota. Beyond that, or when there are too many
+// to remember, some end early: of the user who holds most of what is too much, the oldest of
+// those that lookups made; when he has none of these, the oldest that an open made. What was
+// just answered keeps its lease: one large file may be more than the bound.
 //
 // Any thread; the lock is a leaf. Memory: some 150 bytes a lease, kMostLeases of them.
 #pragma once
@@ -63,7 +63,7 @@ class Leases {
  private:
   // Oldest answer first; all leases last equally long, so that is the order of their ends, too.
   using Order = std::list<InodeNumber>;
-  // What one user holds of one tenant's files.
+  // The leases of one user on one tenant's files.
   struct Holder {
     Order looked_up;
     Order opened;

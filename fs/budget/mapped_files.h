@@ -1,7 +1,7 @@
-// Files that were closed and may still be mapped: where the kernel maps backing files (passthrough),
-// a mapping outlives the close, and nobody is told when it ends. Whoever closed one last holds its
-// bytes (open_bytes.h) until a look finds that it is not mapped (fs/life/is_mapped.h); that it is
-// known to be mapped makes it count as open.
+// Files that were closed and may still be mapped: where the kernel maps backing files
+// (passthrough), a mapping outlives the close, and nobody is told when it ends. Whoever closed
+// one last holds its bytes (open_bytes.h) until a look finds that it is not mapped
+// (fs/life/is_mapped.h); that it is known to be mapped makes it count as open.
 //
 // Any thread; the lock is a leaf. Memory: some 150 bytes a file.
 #pragma once
@@ -24,10 +24,11 @@ namespace kvcachefs {
 
 class MappedFiles {
  public:
-  // As many mappings as a process may have. While there are more, further files are found mapped
-  // when they are to be evicted, and are nobody's until then.
+  // As many mappings as a process may have. While there are more, further files are found
+  // mapped when they are to be evicted, and are nobody's until then.
   static constexpr std::size_t kMost = 65'536;
-  // Who has an evicted file mapped is not known.
+  // Stands for the process that has a file mapped which was to be evicted: nobody knows its
+  // user.
   static constexpr uid_t kSomebody = static_cast<uid_t>(-1);
 
   struct File {
@@ -37,7 +38,7 @@ class MappedFiles {
     bool is_known = false;  // to be mapped
   };
 
-  // What is known of this user's inode already is replaced.
+  // Replaces what was added of this user's inode before.
   void add(const File& file, OpenBytes::Hold hold);
   // It was found mapped, or not to be: unless it is another object by now.
   void set_known(const File& file);

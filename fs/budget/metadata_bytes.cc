@@ -23,13 +23,12 @@ void MetadataBytes::set_most_bytes(std::uint64_t budget) {
   bytes_.most = budget / kPartOfBudget;
 }
 
-Result<void> MetadataBytes::check(uid_t owner, const InodeRecord& before,
-                                  const InodeRecord& after) const {
+Result<void> MetadataBytes::check(const InodeRecord& before, const InodeRecord& after) const {
   const std::uint64_t had = blocks_of(before);
   const std::uint64_t has = blocks_of(after);
   if (has <= had) return {};
   const std::lock_guard lock(mutex_);
-  if (!bytes_.lets_in(owner, has - had))
+  if (!bytes_.lets_in(after.uid, has - had))
     return fail(ENOSPC, "its owner has as many attributes and long symlinks as he may");
   return {};
 }

@@ -1,7 +1,8 @@
-// What the users' long metadata takes: attributes, and symlinks that lead far. It is in the database,
-// which takes its room from all files, and nobody can evict it. All users together have a sixteenth of
-// the budget for it, and beyond that each his part (user_bytes.h). An inode with attributes counts as
-// a block, as on ext4, and so does a symlink that ext4 would not keep in the inode.
+// The users' long metadata: attributes, and symlinks that lead far. It is in the database,
+// which takes its room from all files, and nobody can evict it. All users together have a
+// sixteenth of the budget for it, and beyond that each his part (user_bytes.h). An inode with
+// attributes counts as a block, as on ext4, and so does a symlink that ext4 would not keep in
+// the inode.
 //
 // Any thread; the lock is a leaf.
 #pragma once
@@ -30,7 +31,7 @@ class MetadataBytes {
 
   void set_most_bytes(std::uint64_t budget);
   // Whether the inode may become one that counts for more. Errors: ENOSPC.
-  Result<void> check(uid_t owner, const InodeRecord& before, const InodeRecord& after) const;
+  Result<void> check(const InodeRecord& before, const InodeRecord& after) const;
   // It has: a new one had nothing before, InodeRecord{}.
   void changed(const InodeRecord& before, const InodeRecord& after);
   [[nodiscard]] std::uint64_t all() const;

@@ -1,9 +1,9 @@
-// How many bytes each user holds by having files open: they can not be evicted meanwhile, whoever
-// has stored them.
+// How many bytes each user holds by having files open: they can not be evicted meanwhile,
+// whoever has stored them.
 //
-// All users together hold three quarters of the budget, and of a tenant's files those whose they
-// are not half of what the tenant may have. Beyond that a user may still hold one file, and his part
-// of it (user_bytes.h).
+// All users together hold three quarters of the budget, and of a tenant's files those whose
+// they are not half of what the tenant may have. Beyond that a user may still hold one file,
+// and his part of it (user_bytes.h).
 //
 // Any thread; the lock is a leaf. Memory: some 100 bytes a file and user who has it open.
 #pragma once
@@ -62,8 +62,7 @@ class OpenBytes {
     Open open_;
   };
 
-  // What all may hold beside what everybody's part is, and by tenant what others may of its files;
-  // 0: no bound.
+  // Bounds of all users together, and by tenant of those whose files they are not; 0: none.
   void set_most_bytes(std::uint64_t all, const TenantBytes& of_tenants);
 
   // nullopt: it is more than he may hold. What he has open already he may open again.

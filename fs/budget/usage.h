@@ -112,8 +112,8 @@ class Usage {
                   const std::optional<SealedCopy>& sealed);
   // Somebody has it mapped: what is leaving stays as long as he has.
   void mapped(ObjectId object);
-  // Those of inodes that lost their last name before the last call, and have not gone since; none
-  // while there are very many.
+  // Those of inodes that lost their last name before the last call, and have not gone since;
+  // none while there are very many.
   std::vector<std::pair<InodeNumber, ObjectId>> still_leaving();
   // A live one did, and nobody has it open.
   void live_nameless(InodeNumber inode, ObjectId object);
@@ -197,7 +197,6 @@ class Usage {
   [[nodiscard]] bool is_in_walk(ObjectId object) const noexcept {
     return walking_ && (object >= first_new_ || object <= passed_);
   }
-  // `held`: not yet.
   void set_leaving(ObjectId object, const Leaving& leaving);
   void leave_live(InodeNumber inode, ObjectId object);
   void count(const Leaving& leaving);

@@ -1,5 +1,5 @@
-// Bytes by user, of which all together may have so many: beyond that a user may still have something
-// at all, and his part, as much as each who has any would have. Not thread-safe.
+// Bytes by user, of which all together may have so many: beyond that a user may still have
+// something at all, and his part, as much as each who has any would have. Not thread-safe.
 #pragma once
 
 #include <sys/types.h>

@@ -1,13 +1,13 @@
-// Who calls, of a mount that may be id-mapped: there the kernel says it of no request but those that
-// make an inode (FUSE_INVALID_UIDGID, include/uapi/linux/fuse.h), for it does not know through which
-// mount the others come. What the process is said to be in /proc stands in for it: whose it is outside
-// of its user namespace, and not what an id-mapped mount makes of that.
+// Who calls, of a mount that may be id-mapped: there the kernel says it of no request but those
+// that make an inode (FUSE_INVALID_UIDGID, include/uapi/linux/fuse.h), for it does not know
+// through which mount the others come. What the process is said to be in /proc stands in for
+// it: whose it is outside of its user namespace, and not what an id-mapped mount makes of that.
 //
-// The kernel checks permissions in every case. The ids are for what the daemon shares out among users,
-// and for who may tell a file or directory something.
+// The kernel checks permissions in every case. The ids are for what the daemon shares out among
+// users, and for who may tell a file or directory something.
 //
-// Any thread; the lock is a leaf, and not held while /proc is read. Memory: some 100 bytes a thread that
-// has called lately, kMost of them.
+// Any thread; the lock is a leaf, and not held while /proc is read. Memory: some 100 bytes a
+// thread that has called lately, kMost of them.
 #pragma once
 
 #include <sys/types.h>

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 namespace kvcachefs {
@@ -11,13 +10,6 @@ namespace {
 constexpr std::size_t kMostInLook = 1024;
 // Some tenths of a millisecond, in a request.
 constexpr std::size_t kMostInOpen = 64;
-
-bool is_used(Core& core, Inode& inode) {
-  const Result<Tier*> tier = core.devices->of(inode);
-  if (!tier.ok()) return false;
-  const Result<bool> used = (*tier)->is_used(inode.record.object);
-  return used.ok() && *used;
-}
 
 bool is_closed(const Inode& inode, ObjectId object) {
   return inode.record.object == object && inode.record.state == DataState::kSealed &&
@@ -33,8 +25,7 @@ bool may_be_mapped(Core& core, Inode& inode, ObjectId object) {
     if (!is_closed(inode, object) || !of.ok()) return false;
     tier = *of;
   }
-  const Result<bool> used = tier->is_used(object);
-  return used.ok() && *used;
+  return is_used(*tier, object);
 }
 
 // False: it is none any more, or whoever has it open counts it.
@@ -50,10 +41,8 @@ bool is_still_mapped(Core& core, const MappedFiles::File& file) {
   if (!still && file.is_known) core.budget.let_go(**inode);
   // Another user may have had it open since.
   if (still) {
-    if (std::optional<SealedCopy> copy = core.budget.sealed_copy(**inode, record)) {
-      copy->open = true;
+    if (const auto copy = core.budget.sealed_copy(**inode, record))
       core.budget.usage().opened(*copy);
-    }
     core.budget.mapped().set_known(file);
   }
   return still;
@@ -71,19 +60,24 @@ bool look_at(Core& core, const std::vector<MappedFiles::File>& files) {
 
 }  // namespace
 
+bool is_used(Tier& tier, ObjectId object) {
+  const Result<bool> used = tier.is_used(object);
+  return used.ok() && *used;
+}
+
 bool is_mapped(Core& core, Inode& inode) {
-  if (!core.passthrough() || !is_used(core, inode)) return false;
+  const Result<Tier*> tier = core.devices->of(inode);
+  if (!core.passthrough() || !tier.ok()) return false;
+  if (!is_used(**tier, inode.record.object)) return false;
   if (inode.backing_id == 0) return true;
   // That may be the id for the kernel's opens: the descriptor of who made the file.
   core.backing_ids->close(inode.backing_id);
   inode.backing_id = 0;
-  return is_used(core, inode);
+  return is_used(**tier, inode.record.object);
 }
 
 void note_mapped(Core& core, const SealedCopy& copy, InodeNumber inode) {
-  SealedCopy mapped = copy;
-  mapped.open = true;
-  core.budget.usage().opened(mapped);
+  core.budget.usage().opened(copy);
   core.budget.mapped().add({.inode = inode, .object = copy.object, .is_known = true}, {});
 }
 

@@ -7,20 +7,26 @@
 
 namespace kvcachefs {
 
-// The caller holds the inode's lock, knows that its backing file was in use just now (this waits for
-// no disk), and that nobody has it open. Where the kernel does not map backing files: false.
+// Tier::is_used(); false where that fails: what is lost, or does not answer, is others' affair.
+bool is_used(Tier& tier, ObjectId object);
+
+// The caller holds the inode's lock, knows that its backing file was in use just now (this
+// waits for no disk), and that nobody has it open. Where the kernel does not map backing files:
+// false.
 bool is_mapped(Core& core, Inode& inode);
 
-// Counts as open what was found mapped when it was to be evicted. The caller holds the inode's lock.
+// Counts as open what was found mapped when it was to be evicted. The caller holds the inode's
+// lock.
 void note_mapped(Core& core, const SealedCopy& copy, InodeNumber inode);
 
-// Once a second: looks whether what was closed is mapped. What lost its last name a while ago counts
-// as its tenant's as long as the kernel has it, for somebody has it mapped, or open without reading
-// (O_PATH). Some microseconds a file; in turns where there are many. Takes inodes' locks.
+// Once a second: looks whether what was closed is mapped. What lost its last name a while ago
+// counts as its tenant's as long as the kernel has it, for somebody has it mapped, or open
+// without reading (O_PATH). Some microseconds a file; in turns where there are many. Takes
+// inodes' locks.
 void look_at_mapped(Core& core);
 
-// Of what one user has closed, when he may open no more: some of it may be mapped no longer. The same
-// for fewer files. True: some were not.
+// Of what one user has closed, when he may open no more: some of it may be mapped no longer.
+// The same for fewer files. True: some were not.
 bool look_at_mapped_of(Core& core, uid_t user);
 
 }  // namespace kvcachefs

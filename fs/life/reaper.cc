@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/base/log.h"
+#include "fs/life/is_mapped.h"
 #include "fs/life/recover.h"
 #include "fs/life/states.h"
 
@@ -78,13 +79,6 @@ std::vector<InodeNumber> take(std::deque<InodeNumber>& queue, std::size_t most) 
   std::vector<InodeNumber> taken(queue.begin(), end);
   queue.erase(queue.begin(), end);
   return taken;
-}
-
-// What a rewrite has replaced may be mapped still, and is there as long as it is. An inode that is
-// mapped does not come here: the kernel has it until then.
-bool is_mapped(Core& core, std::uint32_t device, ObjectId object) {
-  const Result<bool> used = core.devices->at(device).is_used(object);
-  return used.ok() && *used;
 }
 
 }  // namespace
@@ -257,7 +251,10 @@ Result<void> Reaper::reap_claimed(const std::vector<InodeNumber>& numbers, bool 
   if (durably && any_copy) TRY(core_.catalog.sync());
   for (const Orphan& orphan : orphans) {
     for (const Doomed& copy : orphan.copies) {
-      const bool is_left = copy.inode == 0 && is_mapped(core_, copy.device, copy.object);
+      // A rewrite has replaced it, and somebody may have it mapped still. An inode that is
+      // mapped does not come here: the kernel has it until then.
+      const bool is_left =
+          copy.inode == 0 && is_used(core_.devices->at(copy.device), copy.object);
       if (!is_left && remove_copy(copy.device, copy.object)) {
         core_.budget.usage().reaped(copy.inode, copy.object);
         continue;
@@ -303,7 +300,7 @@ Result<void> Reaper::reap_objects() {
         edit.remove_orphan_object(orphan.id);
         continue;
       }
-      const bool is_left = is_mapped(core_, orphan.device, orphan.id);
+      const bool is_left = is_used(core_.devices->at(orphan.device), orphan.id);
       if (is_left) core_.budget.usage().mapped(orphan.id);
       if (!is_left && remove_copy(orphan.device, orphan.id)) {
         core_.budget.usage().reaped_object(orphan.id);

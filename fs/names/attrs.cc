@@ -298,7 +298,7 @@ Result<void> Attributes::set_acl(Inode& inode, std::string_view name, std::strin
     TRY(check_xattr_room(core_.catalog, inode, name, value.size()));
     edit.put_xattr(inode.number, name, acl.encode());
     next.flags |= kInodeHasAcl | kInodeHasXattr;
-    TRY(core_.budget.metadata().check(next.uid, inode.record, next));
+    TRY(core_.budget.metadata().check(inode.record, next));
   } else {
     edit.remove_xattr(inode.number, name);
   }
@@ -391,7 +391,7 @@ Result<void> Attributes::store_xattr(Inode& inode, std::string_view name,
   InodeRecord next = inode.record;
   next.flags |= kInodeHasXattr;
   next.ctime = file_clock_now();
-  TRY(core_.budget.metadata().check(next.uid, inode.record, next));
+  TRY(core_.budget.metadata().check(inode.record, next));
   edit.put_xattr(inode.number, name, value);
   return commit_record(core_, inode, std::move(next), std::move(edit));
 }

@@ -254,7 +254,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
              !set.ok()) {
     return undo(set.error());
   }
-  if (const Result<void> may = core_.budget.metadata().check(record.uid, {}, record); !may.ok())
+  if (const Result<void> may = core_.budget.metadata().check({}, record); !may.ok())
     return undo(may.error());
   InodeRecord directory_next;
   if (nameless) {

@@ -35,7 +35,7 @@ InodeRecord file_of(uid_t owner, bool has_xattr) {
 // How many he may make.
 std::size_t make_all(MetadataBytes& metadata, uid_t owner) {
   std::size_t count = 0;
-  while (count < 1000 && metadata.check(owner, {}, symlink_of(owner, 4000)).ok()) {
+  while (count < 1000 && metadata.check({}, symlink_of(owner, 4000)).ok()) {
     metadata.changed({}, symlink_of(owner, 4000));
     ++count;
   }
@@ -56,13 +56,13 @@ TEST(MetadataBytes, AreAPartOfTheBudget) {
   MetadataBytes metadata;
   metadata.set_most_bytes(16 * MetadataBytes::kPartOfBudget * kBlock);
   EXPECT_EQ(16U, make_all(metadata, 1));
-  EXPECT_ERROR(ENOSPC, metadata.check(1, {}, symlink_of(1, 4000)));
+  EXPECT_ERROR(ENOSPC, metadata.check({}, symlink_of(1, 4000)));
   // Others have their part all the same.
   EXPECT_EQ(8U, make_all(metadata, 2));
   // What takes no more is let in.
-  EXPECT_OK(metadata.check(1, {}, symlink_of(1, 10)));
-  EXPECT_OK(metadata.check(1, file_of(1, true), file_of(1, true)));
-  EXPECT_ERROR(ENOSPC, metadata.check(1, file_of(1, false), file_of(1, true)));
+  EXPECT_OK(metadata.check({}, symlink_of(1, 10)));
+  EXPECT_OK(metadata.check(file_of(1, true), file_of(1, true)));
+  EXPECT_ERROR(ENOSPC, metadata.check(file_of(1, false), file_of(1, true)));
 }
 
 TEST(MetadataBytes, FollowOwnersAndEnds) {
