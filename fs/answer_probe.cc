@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,8 +33,10 @@ constexpr int kChildPipe = 0;
   const ssize_t got = ::recv(kChildPipe, path.data(), path.size() - 1, 0);
   if (got <= 0) ::_exit(0);
   path[static_cast<std::size_t>(got)] = '\0';
-  struct statfs unused;
-  const int code = ::statfs(path.data(), &unused) == 0 ? 0 : errno;
+  struct statfs space;
+  struct stat status;
+  const bool answers = ::statfs(path.data(), &space) == 0 && ::stat(path.data(), &status) == 0;
+  const int code = answers ? 0 : errno;
   ::send(kChildPipe, &code, sizeof code, MSG_NOSIGNAL);
   ::_exit(0);
 }
@@ -85,7 +88,7 @@ Result<void> AnswerProbe::ask(const std::string& path, std::chrono::milliseconds
     const ssize_t got = ::recv(pipe_.get(), &code, sizeof code, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got != sizeof code) return fail(EIO, "probe: its process ended");
-    if (code != 0) return fail(code, "statfs");
+    if (code != 0) return fail(code, "statfs or stat");
     return {};
   }
 }

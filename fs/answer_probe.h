@@ -26,8 +26,8 @@ class AnswerProbe {
   AnswerProbe& operator=(AnswerProbe&&) = delete;
   ~AnswerProbe();
 
-  // statfs(2) on the path, once per probe. Errors: ETIMEDOUT (no answer), and what statfs(2)
-  // gives: ENOTCONN is a dead mount.
+  // statfs(2), then stat(2) of the path, once per probe; the kernel knows the attributes then.
+  // Errors: ETIMEDOUT (no answer), and what these give: ENOTCONN is a dead mount.
   Result<void> ask(const std::string& path, std::chrono::milliseconds patience);
 
  private:

@@ -376,6 +376,7 @@ Result<void> Mount::wait_for_answer(AnswerProbe& probe, std::string& problem) {
                           config_.mountpoint, std::strerror(answered.error().code));
     return answered.error();
   }
+  session_->start_notifications();
   return {};
 }
 

@@ -12,11 +12,16 @@ Notifier::Notifier(std::function<void(const Notification&)> send) : send_(std::m
 
 Notifier::~Notifier() { stop(); }
 
+void Notifier::accept() {
+  const std::lock_guard lock(mutex_);
+  accepting_ = true;
+}
+
 void Notifier::start() {
   const std::lock_guard lock(mutex_);
   if (running_) return;
+  accepting_ = true;
   running_ = true;
-  ending_ = false;
   thread_ = std::thread([this] { run(); });
   pthread_setname_np(thread_.native_handle(), "kv-notifier");
 }
@@ -24,8 +29,11 @@ void Notifier::start() {
 void Notifier::stop() {
   {
     const std::lock_guard lock(mutex_);
-    if (!running_) return;
-    ending_ = true;
+    accepting_ = false;
+    if (!running_) {
+      queue_.clear();
+      return;
+    }
   }
   posted_.notify_one();
   thread_.join();
@@ -36,7 +44,7 @@ void Notifier::stop() {
 void Notifier::post(Notification notification) {
   {
     const std::lock_guard lock(mutex_);
-    if (!running_ || ending_) return;
+    if (!accepting_) return;
     if (!queue_.empty() && queue_.back() == notification) return;
     if (queue_.size() >= kQueueLimit) {
       queue_.pop_front();
@@ -55,7 +63,7 @@ void Notifier::post(Notification notification) {
 void Notifier::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    posted_.wait(lock, [this] { return ending_ || !queue_.empty(); });
+    posted_.wait(lock, [this] { return !accepting_ || !queue_.empty(); });
     if (queue_.empty()) return;
     const Notification next = std::move(queue_.front());
     queue_.pop_front();

@@ -39,9 +39,13 @@ class Notifier {
   Notifier(const Notifier&) = delete;
   Notifier& operator=(const Notifier&) = delete;
 
-  // Before start() there is no kernel that could have cached anything: messages are dropped.
+  // From here on messages are queued: before it no kernel could have cached anything.
+  void accept();
+  // Sends them from here on. The kernel gives up attributes of which a message comes while it
+  // asks for them, and of a new mount's root it has no others: who asked would get EACCES
+  // (fuse_change_attributes_i, fs/fuse/inode.c). So call this once the root's are known.
   void start();
-  // Sends what is queued, then ends the thread.
+  // Sends what is queued, then ends the thread. Without start() what is queued is dropped.
   void stop();
 
   // Never waits. A message that is queued already is not queued twice in a row.
@@ -58,8 +62,8 @@ class Notifier {
   std::mutex mutex_;
   std::condition_variable posted_;
   std::deque<Notification> queue_;
+  bool accepting_ = false;
   bool running_ = false;
-  bool ending_ = false;
   std::atomic<std::uint64_t> dropped_{0};
   std::thread thread_;
 };

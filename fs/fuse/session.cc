@@ -221,7 +221,7 @@ Result<void> FuseSession::mount(std::string& problem) {
     return settled;
   }
   raise_read_ahead();
-  notifier_->start();
+  notifier_->accept();
   log_info(
       "mounted mountpoint={} device=0:{} data_path={} data_path_why=\"{}\" transport={} "
       "transport_why=\"{}\"",
@@ -229,6 +229,8 @@ Result<void> FuseSession::mount(std::string& problem) {
       transport_.why);
   return {};
 }
+
+void FuseSession::start_notifications() { notifier_->start(); }
 
 Result<void> FuseSession::create_session(std::string& problem) {
   max_request_bytes_ = options_.max_request_bytes;

@@ -90,6 +90,9 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   // that it starts.
   Result<void> mount(std::string& problem);
 
+  // Call when the kernel knows the root's attributes (notifier.h); messages wait until then.
+  void start_notifications();
+
   // Serves until the mount is gone or request_stop(). Errors: EIO and others of reading
   // /dev/fuse.
   Result<void> run();

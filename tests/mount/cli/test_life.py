@@ -27,6 +27,11 @@ def user_of(path, *argv):
 DEAD = (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED, errno.EINTR)
 
 
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
 def end(process):
     process.kill()
     process.wait()
@@ -52,6 +57,30 @@ def test_the_background_mount_answers_when_it_returns(mounts):
     mount.stop()
     assert not os.path.exists(f"{mount.state}/control.sock")
     assert os.listdir(mount.mnt) == []
+
+
+def test_the_kernel_is_told_nothing_before_it_knows_the_root(mounts, tmp_path):
+    """A message on its way past the first GETATTR would have it forget the answer, and the mode of a
+    new mount's root is 0 until then: EACCES for whoever calls first."""
+    mib = 1 << 20
+    mount = mounts(size=128 * mib)
+    for number in range(100):
+        with open(f"{mount.mnt}/{number}", "wb") as file:
+            file.write(bytes(mib))
+    trace = tmp_path / "trace"
+    # Half of it goes at once.
+    mount.remount(size=64 * mib, wrapper=["strace", "-f", "-Y", "-qq", "-e", "trace=writev,newfstatat",
+                                          "-o", str(trace)])
+    kvmount.wait_until(lambda: mount.status()["dropped"]["room"]["files"] > 4, 30, "evictions")
+    tasks = f"/proc/{mount.pid()}/task"
+    notifier, = [task for task in os.listdir(tasks)
+                 if read(f"{tasks}/{task}/comm") == "kv-notifier\n"]
+    mount.stop()
+    calls = trace.read_text(errors="replace").splitlines()
+    known = [n for n, line in enumerate(calls) if "<kvcachefs-probe>" in line and mount.mnt in line]
+    told = [n for n, line in enumerate(calls) if line.startswith(notifier)]
+    assert known and told, calls
+    assert known[-1] < told[0], calls[known[-1] - 1:told[0] + 2]
 
 
 def test_the_mount_point_may_hold_files(mounts):

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLong = std::chrono::seconds{20};
 
-TEST(AnswerProbe, SaysWhatStatfsSays) {
+TEST(AnswerProbe, SaysWhatTheCallsSay) {
   const testing::TempDir dir;
   auto probe = AnswerProbe::prepare();
   ASSERT_OK(probe);

@@ -69,6 +69,26 @@ TEST(Notifier, BeforeTheStartAndAfterTheStopNobodyIsTold) {
   EXPECT_TRUE(kernel.told().empty());
 }
 
+TEST(Notifier, WhatIsAcceptedWaitsForTheStart) {
+  FakeKernel kernel;
+  Notifier notifier([&kernel](const Notification& what) { kernel.tell(what); });
+  notifier.accept();
+  notifier.post({.inode = 1, .name = {}});
+  EXPECT_TRUE(kernel.told().empty());
+  notifier.start();
+  notifier.stop();
+  EXPECT_EQ(kernel.told(), (std::vector<Notification>{{1, ""}}));
+}
+
+TEST(Notifier, WithoutAStartNobodyIsToldAtTheStop) {
+  FakeKernel kernel;
+  Notifier notifier([&kernel](const Notification& what) { kernel.tell(what); });
+  notifier.accept();
+  notifier.post({.inode = 1, .name = {}});
+  notifier.stop();
+  EXPECT_TRUE(kernel.told().empty());
+}
+
 TEST(Notifier, RepetitionsAreSentOnce) {
   FakeKernel kernel;
   kernel.hold();
