@@ -231,6 +231,10 @@ std::optional<Recognized> match_temporary(RowSet rows, std::string_view path,
     const RowSet left = rows_of_name(rows & kRowsOfForm[form], stem, completion);
     if (left == 0) continue;
     const std::string_view final_stem = path.substr(0, path.size() - name.size() + stem.size());
+    // No file can get a name that is longer.
+    if (stem.size() + completion.size() > kLongestName ||
+        final_stem.size() + completion.size() > kLongestPath)
+      continue;
     auto file = first_match(left, final_stem, completion);
     if (!file) continue;
     file->temporary = true;
