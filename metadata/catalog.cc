@@ -461,15 +461,24 @@ Result<std::vector<PrefixName>> Catalog::list_prefix(std::string_view hash,
   return names;
 }
 
-Result<std::optional<std::string>> Catalog::next_prefix(std::string_view after) {
+Result<std::optional<std::string>> Catalog::next_prefix(
+    std::string_view after, const std::function<Result<bool>(InodeNumber)>& has_part) {
   std::optional<std::string> hash;
+  Result<void> asked;
   // Behind all rows of `after`: their hash is followed by a NUL.
   const std::string from = after.empty() ? std::string() : std::string(after) + '\1';
   TRY(store_->scan(Table::kPrefixes, "", from, [&](std::string_view key, std::string_view) {
     const auto prefix = keys::to_prefix(key);
-    if (prefix) hash = std::string(prefix->hash);
-    return !prefix;
+    if (!prefix) return true;
+    if (has_part) {
+      const Result<bool> takes = has_part(prefix->parent);
+      if (!takes) asked = takes.error();
+      if (!takes || !*takes) return takes.ok();
+    }
+    hash = std::string(prefix->hash);
+    return false;
   }));
+  TRY(asked);
   return hash;
 }
 

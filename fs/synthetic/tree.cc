@@ -275,9 +275,10 @@ Result<void> SyntheticTree::list_hashes(std::uint64_t after, const Caller& calle
     return reach.may_enter(directory);
   };
   int alike = 0;
-  std::optional<std::string> next = TRY(core_.catalog.next_prefix(at));
+  // Most may be others'.
+  std::optional<std::string> next = TRY(core_.catalog.next_prefix(at, may_enter));
   while (next) {
-    at = *std::exchange(next, TRY(core_.catalog.next_prefix(*next)));
+    at = *std::exchange(next, TRY(core_.catalog.next_prefix(*next, may_enter)));
     if (TRY(find_blocks(core_.catalog, at, 1, may_enter)).empty()) continue;
     const bool has_more = next && cookie_of(*next) == cookie_of(at) && alike < kMostAlike;
     alike = has_more ? alike + 1 : 0;

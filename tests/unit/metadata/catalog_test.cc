@@ -547,6 +547,12 @@ TEST_F(CatalogTest, FindsBlocksByNumberAndByHash) {
   EXPECT_EQ("ab", **catalog_->next_prefix("aa"));
   EXPECT_EQ("abc", **catalog_->next_prefix("ab"));
   EXPECT_EQ(std::nullopt, *catalog_->next_prefix("abc"));
+  const auto in_300 = [](InodeNumber directory) -> Result<bool> { return directory == 300; };
+  EXPECT_EQ("ab", **catalog_->next_prefix("", in_300));
+  EXPECT_EQ(std::nullopt, *catalog_->next_prefix("ab", in_300));
+  EXPECT_ERROR(EACCES, catalog_->next_prefix("", [](InodeNumber) -> Result<bool> {
+    return fail(EACCES, "asked");
+  }));
   const auto numbers = [&](std::optional<std::uint64_t> after) {
     std::vector<std::uint64_t> found;
     EXPECT_OK(catalog_->each_block(
