@@ -461,25 +461,29 @@ Result<std::vector<PrefixName>> Catalog::list_prefix(std::string_view hash,
   return names;
 }
 
-Result<std::optional<std::string>> Catalog::next_prefix(
-    std::string_view after, const std::function<Result<bool>(InodeNumber)>& has_part) {
+Result<std::optional<std::string>> Catalog::find_prefix(
+    std::string_view from, const std::function<Result<bool>(InodeNumber)>& takes) {
   std::optional<std::string> hash;
   Result<void> asked;
-  // Behind all rows of `after`: their hash is followed by a NUL.
-  const std::string from = after.empty() ? std::string() : std::string(after) + '\1';
   TRY(store_->scan(Table::kPrefixes, "", from, [&](std::string_view key, std::string_view) {
     const auto prefix = keys::to_prefix(key);
     if (!prefix) return true;
-    if (has_part) {
-      const Result<bool> takes = has_part(prefix->parent);
-      if (!takes) asked = takes.error();
-      if (!takes || !*takes) return takes.ok();
+    if (takes) {
+      const Result<bool> taken = takes(prefix->parent);
+      if (!taken) asked = taken.error();
+      if (!taken || !*taken) return taken.ok();
     }
     hash = std::string(prefix->hash);
     return false;
   }));
   TRY(asked);
   return hash;
+}
+
+Result<std::optional<std::string>> Catalog::next_prefix(
+    std::string_view after, const std::function<Result<bool>(InodeNumber)>& takes) {
+  // Behind all rows of `after`: their hash is followed by a NUL.
+  return find_prefix(after.empty() ? std::string() : std::string(after) + '\1', takes);
 }
 
 Result<std::vector<InodeNumber>> Catalog::list_unread(InodeNumber after, std::size_t limit) {

@@ -210,12 +210,16 @@ class Catalog {
   Result<std::vector<PrefixName>> list_prefix(std::string_view hash,
                                               const std::optional<PrefixName>& after,
                                               std::size_t limit);
-  // The first hash greater than `after` of a name in a directory that `has_part` takes, where
-  // given; nullopt: there is none. `has_part` is asked for each row, and may ask the catalog.
-  // Errors: also those of `has_part`.
+  // The first hash that is no less than `from`, of a name in a directory that `takes` where given;
+  // nullopt: there is none. `takes` is asked for each row, and may ask the catalog. Errors: also
+  // those of `takes`.
+  Result<std::optional<std::string>> find_prefix(
+      std::string_view from,
+      const std::function<Result<bool>(InodeNumber directory)>& takes = {});
+  // The first that is greater.
   Result<std::optional<std::string>> next_prefix(
       std::string_view after,
-      const std::function<Result<bool>(InodeNumber directory)>& has_part = {});
+      const std::function<Result<bool>(InodeNumber directory)>& takes = {});
   // In number order, those greater than `after`.
   Result<std::vector<InodeNumber>> list_unread(InodeNumber after, std::size_t limit);
   // Whether any directory ever was told a layout.

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
-#include <array>
 #include <ctime>
 #include <unordered_map>
 #include <unordered_set>
@@ -11,6 +10,7 @@
 
 #include "fs/known/block_number.h"
 #include "fs/names/reach.h"
+#include "fs/synthetic/hash_place.h"
 
 namespace kvcachefs {
 namespace {
@@ -25,41 +25,6 @@ timespec made_now() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   return now;
-}
-
-bool is_hash(std::string_view name) noexcept {
-  return !name.empty() && name.size() <= kLongestHash &&
-         name.find_first_not_of("-0123456789abcdef") == std::string_view::npos;
-}
-
-// The place of a hash in the listing: its first 15 characters as a number, in the order of the index.
-// Hashes that begin alike share it.
-std::uint64_t cookie_of(std::string_view hash) noexcept {
-  constexpr std::string_view kOrder = "-0123456789abcdef";
-  std::uint64_t cookie = 0;
-  for (std::size_t at = 0; at < 15; ++at) {
-    // 0 stands for the end, which comes before all characters.
-    const std::uint64_t digit = at < hash.size() ? kOrder.find(hash[at]) + 1 : 0;
-    cookie = cookie * (kOrder.size() + 1) + digit;
-  }
-  return kFirstCookie + cookie;  // below 2^63
-}
-
-// The least text that a hash with this cookie can be behind.
-std::string text_behind(std::uint64_t cookie) {
-  constexpr std::string_view kOrder = "-0123456789abcdef";
-  std::array<std::uint64_t, 15> digits{};
-  std::uint64_t rest = cookie - kFirstCookie;
-  for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit) {
-    *digit = rest % (kOrder.size() + 1);
-    rest /= kOrder.size() + 1;
-  }
-  std::string text;
-  for (const std::uint64_t digit : digits) {
-    if (digit == 0) break;
-    text += kOrder[digit - 1];
-  }
-  return text;
 }
 
 std::string label_of(const Recognized& file) {
@@ -261,32 +226,33 @@ Result<void> SyntheticTree::list(InodeNumber directory, std::uint64_t after,
 
 Result<void> SyntheticTree::list_hashes(std::uint64_t after, const Caller& caller,
                                         const std::function<bool(const ListedEntry&)>& visit) {
-  std::string at;
-  if (after >= kFirstCookie) {
-    at = text_behind(after);
-    // All that begin with these 15 characters have been listed. '~' is behind all of a hash.
-    at += at.size() == 15 ? "~" : "";
-  }
-  // Of hashes with one cookie all but the last give the one before it: who goes on from there sees
-  // them again, and misses none. As many as surely fit into an answer.
-  constexpr int kMostAlike = 16;
+  const HashPlace listed =
+      after >= kFirstCookie ? HashPlace::of_cookie(after - kFirstCookie) : HashPlace{};
   Reach reach(core_.catalog, caller);
   const MayEnter may_enter = [&reach](InodeNumber directory) {
     return reach.may_enter(directory);
   };
-  int alike = 0;
+  HashPlace place;
   // Most may be others'.
-  std::optional<std::string> next = TRY(core_.catalog.next_prefix(at, may_enter));
+  std::optional<std::string> next = TRY(core_.catalog.find_prefix(listed.beginning, may_enter));
   while (next) {
-    at = *std::exchange(next, TRY(core_.catalog.next_prefix(*next, may_enter)));
-    if (TRY(find_blocks(core_.catalog, at, 1, may_enter)).empty()) continue;
-    const bool has_more = next && cookie_of(*next) == cookie_of(at) && alike < kMostAlike;
-    alike = has_more ? alike + 1 : 0;
+    const std::string hash = *std::exchange(next, std::nullopt);
+    place.advance(hash);
+    if (place.number > HashPlace::kMostAlike) {
+      next = TRY(core_.catalog.next_prefix(std::max(hash, place.beginning + HashPlace::kBehind),
+                                           may_enter));
+      continue;
+    }
+    next = TRY(core_.catalog.next_prefix(hash, may_enter));
+    // A row that no name can have made is damaged.
+    if (!is_hash(hash)) continue;
+    if (place.beginning == listed.beginning && place.number <= listed.number) continue;
+    if (TRY(find_blocks(core_.catalog, hash, 1, may_enter)).empty()) continue;
     // Whether it is a link or a directory is known when somebody looks it up; so is its number.
-    if (!visit({.entry = {.cookie = cookie_of(at) - (has_more ? 1 : 0),
-                          .inode = number_of({.hash = at}),
+    if (!visit({.entry = {.cookie = kFirstCookie + place.cookie(),
+                          .inode = number_of({.hash = hash}),
                           .type = DT_UNKNOWN,
-                          .name = at},
+                          .name = hash},
                 .plus = {}}))
       return {};
   }

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+import getdents
 import kvmount
 
 pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 knows no blocks")
@@ -274,13 +275,23 @@ def test_is_read_only_and_not_listed(root):
 
 def test_a_listing_of_many(root):
     hashes = {f"{number * 0x9e3779b97f4a7c15 % 2**64:016x}" + "7" * 48 for number in range(3000)}
-    # Alike in more than a listing's position tells.
-    hashes |= {"f" * 40 + f"{number:024x}" for number in range(8)}
-    for text in hashes:
+    # Alike in more than a position has room for: it counts them, up to this number.
+    most = 4095
+    alike = ["c" * 40 + f"{number:024x}" for number in range(most + 100)]
+    for text in hashes | set(alike):
         make(root, f"many/{text}_model.bin")
+    hashes |= set(alike[:most])
     listed = os.listdir(f"{root}/.kvcachefs/by-prefix")
-    assert sorted(set(listed)) == sorted(hashes)
-    # Those alike are listed twice where an answer of the filesystem ends among them.
-    assert len(listed) <= len(hashes) + 8
+    assert len(listed) == len(hashes) and set(listed) == hashes
+    fd = os.open(f"{root}/.kvcachefs/by-prefix", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        entries = getdents.whole(fd, 700)  # some six at a time
+        assert [entry.name for entry in entries[2:]] == listed
+        begin = listed.index(alike[0]) + 2
+        for at in (1, 2, 500, begin - 1, begin, begin + 1, begin + 2000, begin + most - 1, len(entries) - 1):
+            os.lseek(fd, entries[at].after, os.SEEK_SET)
+            assert [entry.name for entry in getdents.rest_of(fd)] == listed[at - 1:]
+    finally:
+        os.close(fd)
     kvmount.remove_tree(f"{root}/many")
     assert os.listdir(f"{root}/.kvcachefs/by-prefix") == []
