@@ -87,15 +87,17 @@ struct Volume::Parts {
   bool is_started = false;
 
   // Whose quota and share it counts against; nullopt: nobody's.
-  std::optional<Tenant> tenant_of(InodeNumber number) {
+  // Error: kMustWait.
+  Result<std::optional<Tenant>> tenant_of(InodeNumber number) {
     const Tenants& tenants = core.knowledge.tenants();
-    if (!tenants.had_any() || SyntheticTree::owns(number)) return std::nullopt;
+    if (!tenants.had_any() || SyntheticTree::owns(number)) return std::optional<Tenant>{};
     const Result<InodePtr> inode = core.table.get(number);
-    if (!inode.ok()) return std::nullopt;
-    const TenantSlot slot = (*inode)->is_file()
-                                ? (*inode)->tenant.load(std::memory_order_relaxed)
-                                : core.knowledge.look(number, "statvfs").tenant;
-    return tenants.find(slot);
+    if (!inode.ok()) return std::optional<Tenant>{};
+    if ((*inode)->is_file())
+      return tenants.find((*inode)->tenant.load(std::memory_order_relaxed));
+    const NameLook seen = core.knowledge.look(number, "statvfs");
+    if (seen.must_wait) return fail(kMustWait, "the directory lies deep");
+    return tenants.find(seen.tenant);
   }
 
   // What was closed is sealed and published soon. With a pool.
@@ -466,9 +468,13 @@ Result<void> Volume::set_xattr(InodeNumber inode, std::string_view name, std::st
   TRY(check_real(inode));
   return parts_->attributes.set_xattr(inode, name, value, flags, caller);
 }
-Result<std::string> Volume::get_xattr(InodeNumber inode, std::string_view name) {
+bool Volume::xattr_is_sought(std::string_view name) noexcept {
+  return name.starts_with(kOwnXattrs);
+}
+Result<std::string> Volume::get_xattr(InodeNumber inode, std::string_view name,
+                                      const Caller& caller) {
   if (SyntheticTree::owns(inode)) return fail(ENODATA, "xattr");
-  return parts_->attributes.get_xattr(inode, name);
+  return parts_->attributes.get_xattr(inode, name, caller);
 }
 Result<std::string> Volume::list_xattrs(InodeNumber inode, const Caller& caller) {
   if (SyntheticTree::owns(inode)) return std::string{};
@@ -598,7 +604,7 @@ Result<struct statvfs> Volume::statfs(InodeNumber inode) {
     sum.f_favail += below.f_favail;
   }
   std::uint64_t left = budget - stuck;
-  if (const std::optional<Tenant> tenant = parts_->tenant_of(inode);
+  if (const std::optional<Tenant> tenant = TRY(parts_->tenant_of(inode));
       tenant && tenant->terms.quota) {
     const TenantUse use = core.budget.usage().by_tenant()[tenant->slot];
     budget = std::min(budget, *tenant->terms.quota);

@@ -299,7 +299,10 @@ class Volume {
   // is not in the file's group.
   Result<void> set_xattr(InodeNumber inode, std::string_view name, std::string_view value,
                          int flags, const Caller& caller);
-  Result<std::string> get_xattr(InodeNumber inode, std::string_view name);  // ENODATA
+  // ENODATA. What xattr_is_sought() is found out by a walk over its names.
+  Result<std::string> get_xattr(InodeNumber inode, std::string_view name,
+                                const Caller& caller = {});
+  [[nodiscard]] static bool xattr_is_sought(std::string_view name) noexcept;
   // Names, each followed by a NUL, as listxattr(2) gives them: trusted.* only to CAP_SYS_ADMIN.
   Result<std::string> list_xattrs(InodeNumber inode, const Caller& caller);
   // ENODATA

@@ -484,7 +484,9 @@ void Budget::measure(const std::function<InodePtr(InodeNumber)>& find) {
   for (const InodeNumber number : numbers) {
     const InodePtr inode = find(number);
     if (inode == nullptr) continue;
-    const std::lock_guard lock(inode->mutex);
+    // Who truncates it may hold its lock for a second: what was seen last holds until the next look.
+    if (!inode->mutex.try_lock_to_look()) continue;
+    const std::unique_lock lock(inode->mutex, std::adopt_lock);
     const Result<Tier*> tier = devices_.of(*inode);
     if (!tier.ok()) continue;
     const Result<struct stat> backing = (*tier)->status(inode->record.object);

@@ -64,6 +64,11 @@ void Evictor::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
+bool Evictor::is_stopping() {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
 void Evictor::wake() {
   const std::lock_guard lock(mutex_);
   woken_ = true;
@@ -285,8 +290,10 @@ void Evictor::begin_walk(Clock::time_point now) {
 
 bool Evictor::walk_on(std::vector<Need>& needs) {
   std::size_t looked_at = 0;
+  const Clock::time_point until = Clock::now() + kLongestWalk;
   for (std::size_t i = 0; i < kMostPassed && looked_at < kMostInRound; ++i) {
     if (!is_short(needs) && shares_.beyond_quota() == 0) break;
+    if (is_stopping() || Clock::now() >= until) break;
     const std::optional<Candidate> candidate = next(needs);
     if (!candidate && !std::exchange(has_moved_, false)) return false;
     if (!candidate) {

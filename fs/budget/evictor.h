@@ -78,6 +78,7 @@ class Evictor {
   };
 
   void run();
+  [[nodiscard]] bool is_stopping();
   [[nodiscard]] std::vector<Need> needs();
   // Whether what is leaving will have gone soon: not what somebody holds without having it open.
   bool is_leaving_soon(std::uint32_t device, const UsageSums& usage);

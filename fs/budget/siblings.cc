@@ -11,6 +11,8 @@ namespace {
 
 // Ranks times groups times parts; of more, what is beyond goes by itself.
 constexpr std::size_t kMost = 256;
+// Up from them, of a few microseconds each; more are not looked at.
+constexpr std::size_t kMostSteps = 4096;
 
 // What is before the model: two that run the same one have nothing else in common. Mooncake's directories there
 // are made of the whole key, which tells the ranks apart.
@@ -35,7 +37,7 @@ Siblings siblings_of(Core& core, EvictionPolicy& policy, const Candidate& block,
   // Most blocks are one file: that is all there is to read then.
   const auto rows = core.catalog.list_prefix(hash, std::nullopt, 2);
   if (!rows.ok() || rows->size() < 2) return out;
-  const auto found = find_blocks(core.catalog, hash, kMost);
+  const auto found = find_blocks(core.catalog, hash, kMost, {}, kMostSteps);
   if (!found.ok()) return out;
   const auto own = std::find_if(found->begin(), found->end(), [&](const FoundBlock& one) {
     return one.number == block.name;

@@ -88,9 +88,11 @@ void op_setattr(fuse_req_t request, fuse_ino_t inode, struct stat* attributes, i
 
 void op_statfs(fuse_req_t request, fuse_ino_t inode) noexcept {
   Reply reply(request, Operation::kStatfs);
-  const Result<struct statvfs> space = reply.volume().statfs(inode);
-  if (!space) return reply.error(space.error());
-  reply.space(*space);
+  run_look(
+      std::move(reply), [inode](Volume& volume) { return volume.statfs(inode); },
+      [](Reply& answer, const Result<struct statvfs>& space) {
+        space ? answer.space(*space) : answer.error(space.error());
+      });
 }
 
 }  // namespace kvcachefs

@@ -64,14 +64,12 @@ void op_lseek(fuse_req_t request, fuse_ino_t, off_t offset, int whence,
               fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kLseek);
   OpenFile& file = *reply.file(info);
-  run_look(
-      std::move(reply),
-      [&file, offset, whence](Volume& volume) {
-        return volume.seek(file, static_cast<std::uint64_t>(offset), whence);
-      },
-      [](Reply& answer, const Result<std::uint64_t>& position) {
-        position ? answer.position(*position) : answer.error(position.error());
-      });
+  // The filesystem below looks at one extent after the other, and a file may have a million.
+  run_slowly(std::move(reply), [&file, offset, whence](Reply& answer) {
+    const Result<std::uint64_t> position =
+        answer.volume().seek(file, static_cast<std::uint64_t>(offset), whence);
+    position ? answer.position(*position) : answer.error(position.error());
+  });
 }
 
 void op_ioctl(fuse_req_t request, fuse_ino_t, unsigned, void*, fuse_file_info*, unsigned,

@@ -104,8 +104,10 @@ void read_directory(Reply reply, fuse_ino_t inode, std::size_t size, off_t offse
     });
   }
   // Where too many wait for the pool, what is here is shown.
-  if (reply.volume().list_asks_pool(inode, static_cast<std::uint64_t>(offset)) &&
-      run_on_pool(reply, [=](Reply& answer) {
+  const bool asks_pool = look_here(reply, [&](Volume& volume) {
+    return volume.list_asks_pool(inode, static_cast<std::uint64_t>(offset));
+  });
+  if (asks_pool && run_on_pool(reply, [=](Reply& answer) {
         answer_listing(answer, inode, size, offset, plus, caller, AskPool::kYes, directory);
       }))
     return;

@@ -54,8 +54,9 @@ void op_lookup(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept
   if (Volume::is_made_up(parent))
     return run_slowly(std::move(reply), later(ask_for(parent, name, caller, AskPool::kNo)));
   // Where too many wait for the pool, what is not here is a miss.
-  if (reply.volume().lookup_asks_pool(parent, name) &&
-      run_lookup(reply, later(ask_for(parent, name, caller, AskPool::kYes))))
+  const bool asks_pool =
+      look_here(reply, [&](Volume& volume) { return volume.lookup_asks_pool(parent, name); });
+  if (asks_pool && run_lookup(reply, later(ask_for(parent, name, caller, AskPool::kYes))))
     return;
   run_look(std::move(reply), ask_for(parent, name, caller, AskPool::kNo), answer_lookup);
 }

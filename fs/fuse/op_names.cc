@@ -58,8 +58,9 @@ void op_unlink(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept
 
 void op_rmdir(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
   Reply reply(request, Operation::kRmdir);
-  if (reply.volume().rmdir_asks_pool(parent, name) &&
-      run_on_pool(reply, [parent, name = std::string(name)](Reply& answer) {
+  const bool asks_pool =
+      look_here(reply, [&](Volume& volume) { return volume.rmdir_asks_pool(parent, name); });
+  if (asks_pool && run_on_pool(reply, [parent, name = std::string(name)](Reply& answer) {
         answer.result(answer.volume().rmdir(parent, name));
       }))
     return;
@@ -71,8 +72,9 @@ void op_rmdir(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept 
 void op_rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
                const char* new_name, unsigned flags) noexcept {
   Reply reply(request, Operation::kRename);
-  const bool waits =
-      reply.volume().rename_waits_for_disk(parent, name, new_parent, new_name, flags);
+  const bool waits = look_here(reply, [&](Volume& volume) {
+    return volume.rename_waits_for_disk(parent, name, new_parent, new_name, flags);
+  });
   const auto rename = [parent, from = std::string(name), new_parent, to = std::string(new_name),
                        flags, waits, caller = caller_of(request)](Reply& answer) {
     answer.result(answer.volume().rename(parent, from, new_parent, to, flags, caller, waits));
@@ -83,7 +85,8 @@ void op_rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino
 void op_link(fuse_req_t request, fuse_ino_t inode, fuse_ino_t new_parent,
              const char* new_name) noexcept {
   Reply reply(request, Operation::kLink);
-  const bool waits = reply.volume().waits_for_disk(new_parent, new_name);
+  const bool waits = look_here(
+      reply, [&](Volume& volume) { return volume.waits_for_disk(new_parent, new_name); });
   const auto link = [inode, new_parent, name = std::string(new_name), waits,
                      caller = caller_of(request)](Reply& answer) {
     const Result<Entry> linked = answer.volume().link(inode, new_parent, name, caller, waits);

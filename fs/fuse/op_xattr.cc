@@ -33,14 +33,14 @@ void op_setxattr(fuse_req_t request, fuse_ino_t inode, const char* name, const c
 void op_getxattr(fuse_req_t request, fuse_ino_t inode, const char* name,
                  std::size_t size) noexcept {
   Reply reply(request, Operation::kGetxattr);
-  run_look(
-      std::move(reply),
-      [inode, name = std::string(name)](Volume& volume) {
-        return volume.get_xattr(inode, name);
-      },
-      [size](Reply& answer, const Result<std::string>& value) {
-        answer_bytes(std::move(answer), value, size);
-      });
+  const auto get = [inode, name = std::string(name), caller = caller_of(request)](
+                       Volume& volume) { return volume.get_xattr(inode, name, caller); };
+  const auto answer_it = [size](Reply& answer, const Result<std::string>& value) {
+    answer_bytes(std::move(answer), value, size);
+  };
+  if (!Volume::xattr_is_sought(name)) return run_look(std::move(reply), get, answer_it);
+  run_slowly(std::move(reply),
+             [get, answer_it](Reply& answer) { answer_it(answer, get(answer.volume())); });
 }
 
 void op_listxattr(fuse_req_t request, fuse_ino_t inode, std::size_t size) noexcept {

@@ -86,7 +86,16 @@ void run_look(Reply reply, Ask ask, Answer answer) {
   });
 }
 
-// Asks before it is known where a call is to run: `otherwise`, where the answer would have to
+// Asks before it is known where a call is to run, of what answers for a thread that refuses to
+// wait.
+template <class Ask>
+[[nodiscard]] auto look_here(const Reply& reply, Ask ask) {
+  std::optional<RefusesToWait> here;
+  if (reply.context().is_ring) here.emplace();
+  return ask(reply.volume());
+}
+
+// As this, of what may say that it would have to wait: `otherwise`, where the answer would have to
 // be waited for.
 template <class Ask, class Value>
 [[nodiscard]] Value look_or(const Reply& reply, Ask ask, Value otherwise) {

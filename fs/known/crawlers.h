@@ -42,7 +42,8 @@ class Crawlers {
   static constexpr std::int64_t kSilence = 60'000'000'000;
   // An invisible caller may be everybody behind it (the threads of an NFS server).
   static constexpr std::int64_t kInvisibleSilence = 1'000'000'000;
-  // Beyond so many, those that are over are forgotten; should all be under way, everybody counts as one.
+  // Beyond so many those that are over are forgotten, and then the one that is over first, who
+  // counts as one that lists no longer. Anybody can have thousands of processes that list.
   static constexpr std::size_t kMost = 4096;
 
   struct Silence {
@@ -51,8 +52,8 @@ class Crawlers {
     std::uint32_t openings = 0;
     [[nodiscard]] std::int64_t end_ns() const noexcept;
   };
-  // Under mutex_; null: there are too many.
-  Silence* silence_of(const order::Caller& caller, std::int64_t now_ns, std::int64_t until_ns);
+  // Under mutex_.
+  Silence& silence_of(const order::Caller& caller, std::int64_t now_ns, std::int64_t until_ns);
   Silence* close(const Opening& opening);
 
   std::atomic<std::int64_t> last_until_{0};

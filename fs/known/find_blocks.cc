@@ -5,18 +5,18 @@
 #include <climits>
 
 #include "fs/known/block_number.h"
-#include "fs/known/place.h"
 
 namespace kvcachefs {
 namespace {
 
 // Fills in what a row of the index leads to; false: it does not lead there any more.
-Result<bool> follow(Catalog& catalog, const PrefixName& row, FoundBlock& found) {
+Result<bool> follow(Catalog& catalog, PlaceWalk& places, const PrefixName& row,
+                    FoundBlock& found) {
   const auto dentry = TRY(catalog.find_dentry(row.parent, row.name));
   if (!dentry || dentry->type != DT_REG) return false;
   const auto record = TRY(catalog.find_inode(dentry->inode));
   if (!record || record->state == DataState::kUnpublished) return false;
-  const auto place = TRY(find_place(catalog, row.parent));
+  const auto place = TRY(places.find(row.parent));
   if (place == nullptr) return false;
   found.path = path_in(*place, row.name);
   const auto file = finished_block(found.path, place->told);
@@ -33,11 +33,13 @@ Result<bool> follow(Catalog& catalog, const PrefixName& row, FoundBlock& found) 
 }  // namespace
 
 Result<std::list<FoundBlock>> find_blocks(Catalog& catalog, std::string_view hash,
-                                          std::size_t limit, const MayEnter& may_enter) {
+                                          std::size_t limit, const MayEnter& may_enter,
+                                          std::size_t most_steps) {
   constexpr std::size_t kBatch = 256;
   // Behind all names of a directory.
   const std::string kLastName(NAME_MAX + 1, '\xff');
   std::list<FoundBlock> found;
+  PlaceWalk places(catalog, most_steps);
   std::optional<PrefixName> after;
   // One is enough to pass over a directory.
   std::size_t batch = limit == 1 ? 1 : kBatch;
@@ -45,7 +47,7 @@ Result<std::list<FoundBlock>> find_blocks(Catalog& catalog, std::string_view has
     std::vector<PrefixName> rows = TRY(catalog.list_prefix(hash, after, batch));
     bool is_passed_over = false;
     for (PrefixName& row : rows) {
-      if (found.size() == limit) return found;
+      if (found.size() == limit || places.is_spent()) return found;
       ++looked;
       if (may_enter && !TRY(may_enter(row.parent))) {
         after = std::move(row);
@@ -54,7 +56,7 @@ Result<std::list<FoundBlock>> find_blocks(Catalog& catalog, std::string_view has
         break;
       }
       found.emplace_back();
-      if (!TRY(follow(catalog, row, found.back()))) found.pop_back();
+      if (!TRY(follow(catalog, places, row, found.back()))) found.pop_back();
     }
     if (is_passed_over) continue;
     if (rows.size() < batch) return found;

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "fs/known/place.h"
 #include "fs/layout/layout.h"
 #include "metadata/catalog.h"
 
@@ -34,7 +35,7 @@ struct FoundBlock {
 // more are not looked for.
 inline constexpr std::size_t kMostFound = 4096;
 // Nor are more names looked at than this, of those that lead nowhere any more and of
-// directories that are passed over.
+// directories that are passed over; nor more directories above them than `most_steps`.
 inline constexpr std::size_t kMostLookedAt = 16'384;
 
 // Whether what is in a directory may be found; empty: all.
@@ -44,7 +45,8 @@ using MayEnter = std::function<Result<bool>(InodeNumber directory)>;
 // on them. Errors: EIO, EBADMSG, and those of `may_enter`.
 Result<std::list<FoundBlock>> find_blocks(Catalog& catalog, std::string_view hash,
                                           std::size_t limit = kMostFound,
-                                          const MayEnter& may_enter = {});
+                                          const MayEnter& may_enter = {},
+                                          std::size_t most_steps = PlaceWalk::kMostSteps);
 
 // Whether two blocks can follow each other: the same runtime, model, worker, group and part.
 [[nodiscard]] bool is_same_series(const Recognized& a, const Recognized& b) noexcept;

@@ -45,6 +45,7 @@ namespace {
 // As path_in(), but the thread's own until its next one: it is asked for each name, and mostly as long as the last time.
 std::string_view path_at(const Place& place, std::string_view name) {
   thread_local std::string path;
+  if (place.is_too_long) return {};
   path.assign(place.path);
   if (!path.empty()) path += '/';
   path += name;
@@ -74,12 +75,20 @@ bool Knowledge::is_kept_there(const Place& place, const std::optional<Recognized
   return keeps_all() || place.policy.holds_for(owner).value_or(by_name) >= FilePolicy::kKeep;
 }
 
+Result<void> Knowledge::check_depth(InodeNumber directory, bool is_deeper) {
+  const auto place = TRY(places_.at(directory));
+  if (is_deeper && place != nullptr && place->depth >= kMostDepth)
+    return fail(ENAMETOOLONG, "directories lie too deep");
+  return {};
+}
+
 bool Knowledge::is_kept_at(InodeNumber directory, std::string_view name, std::uint32_t owner) {
   if (keeps_all()) return true;
   if (!catalog_.is_told() && !catalog_.is_told_policy() && !may_be_recognized(name))
     return false;
-  const auto place = places_.of(directory);
-  if (!place.ok() || *place == nullptr) return false;
+  const auto place = places_.at(directory);
+  // Who refuses to wait asks where it is to be done.
+  if (!place.ok() || *place == nullptr) return !place.ok() && place.error().code == kMustWait;
   return is_kept_there(**place, recognize(path_at(**place, name), (*place)->told), owner);
 }
 
@@ -98,7 +107,8 @@ NameLook Knowledge::look(InodeNumber directory, std::string_view name, std::uint
   NameLook seen{.block = {}, .fan_out = {}, .age = places_.age(), .is_kept = keeps_all()};
   if (!catalog_.is_told() && !catalog_.is_told_policy() && !may_be_recognized(name))
     return seen;
-  const auto place = places_.of(directory);
+  const auto place = places_.at(directory);
+  seen.must_wait = !place.ok() && place.error().code == kMustWait;
   if (!place.ok() || *place == nullptr) return seen;
   seen.tenant = (*place)->tenant;
   const std::optional<Recognized> file = recognize(path_at(**place, name), (*place)->told);
@@ -405,12 +415,14 @@ Result<std::uint64_t> Knowledge::number_of(InodeNumber inode) {
   return fail(ENODATA, "no block of KV cache");
 }
 
-Result<std::string> Knowledge::parent_hash(InodeNumber inode) {
+Result<std::string> Knowledge::parent_hash(InodeNumber inode, const MayEnter& may_enter) {
   const std::uint64_t number = TRY(number_of(inode));
   const std::optional<order::Parent> parent = learner().parent(number);
   if (!parent) return fail(ENODATA, "no block is known before it");
   const std::optional<BlockRecord> record = TRY(catalog_.find_block(parent->name));
   if (!record || record->hash.empty()) return fail(ENODATA, "the block before it has no hash");
+  if (may_enter && TRY(find_blocks(catalog_, record->hash, 1, may_enter)).empty())
+    return fail(ENODATA, "the block before it is not to be found by its path");
   return record->hash;
 }
 
@@ -445,7 +457,7 @@ Result<Treatment> Knowledge::treatment(InodeNumber inode, const InodeRecord& rec
   TreatmentOfNames names(otherwise_, record.uid, keepers_.may_keep_own(record.uid, record.gid));
   bool found_block = false;
   for (const auto& [directory, name] : TRY(catalog_.list_links(inode, kMostNames))) {
-    const auto place = TRY(places_.of(directory));
+    const auto place = TRY(places_.at(directory));
     if (place != nullptr) names.add(*place, name);
     if (is_block != nullptr && !found_block)
       found_block = TRY(catalog_.find_block(block_number(directory, name))).has_value();
@@ -494,19 +506,19 @@ std::optional<std::chrono::seconds> Knowledge::shortest_ttl() const noexcept {
 }
 
 Result<Told> Knowledge::told_above(InodeNumber directory, std::uint32_t owner) {
-  const auto place = TRY(places_.of(directory));
+  const auto place = TRY(places_.at(directory));
   if (place == nullptr) return Told{};
   return Told{.policy = place->policy.holds_for(owner), .ttl = place->ttl.holds_for(owner)};
 }
 
 Result<std::optional<DirectIo>> Knowledge::direct_io(InodeNumber directory) {
-  const auto place = TRY(places_.of(directory));
+  const auto place = TRY(places_.at(directory));
   if (place == nullptr) return std::optional<DirectIo>{};
   return place->direct_io;
 }
 
 Result<std::optional<PoolWrites>> Knowledge::pool_writes(InodeNumber directory) {
-  const auto place = TRY(places_.of(directory));
+  const auto place = TRY(places_.at(directory));
   if (place == nullptr) return std::optional<PoolWrites>{};
   return place->pool_writes;
 }

@@ -54,6 +54,9 @@ struct NameLook {
   std::uint64_t age = 0;  // of Places
   TenantSlot tenant = 0;
   bool is_kept = false;  // Knowledge::is_kept_at()
+  // The directory lies far below what is known, and this thread refuses to wait: nothing is
+  // known of the name.
+  bool must_wait = false;
 };
 
 class Knowledge {
@@ -139,7 +142,7 @@ class Knowledge {
 
   // The prefix hash of the block before this inode's. Errors: ENODATA (it is no block, or none is
   // known before it), EIO, EBADMSG.
-  Result<std::string> parent_hash(InodeNumber inode);
+  Result<std::string> parent_hash(InodeNumber inode, const MayEnter& may_enter = {});
   // Errors: EINVAL (no hash; or the parent follows this block already), ENODATA (the inode is
   // no block, or no block of that hash is here, in a directory that may be entered, of the same
   // model, rank, group and part), EIO, EBADMSG.
@@ -156,6 +159,9 @@ class Knowledge {
   // Whether a file must not be lost, so that its close, rename and link wait for the disk: by the mount's policy, or by what a
   // name says, or its directory, without what files themselves are told. Not known just now: no.
   // `owner`: the file's; that of all that is told holds for root.
+  // Whether a name may be made there, or a directory that makes the tree deeper. Errors:
+  // ENAMETOOLONG, it lies too deep (kMostDepth); as Places::at().
+  Result<void> check_depth(InodeNumber directory, bool is_deeper);
   bool is_kept_at(InodeNumber directory, std::string_view name, std::uint32_t owner = 0);
   // The same of a file, by all it was told. That it was fsynced does not count. As treatment().
   bool is_told_to_keep(InodeNumber inode, const InodeRecord& record);

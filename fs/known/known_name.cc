@@ -20,8 +20,9 @@ constexpr std::array<std::string_view, 3> kReadOnly = {"runtime", "model", "pref
 }  // namespace
 
 Result<void> find_known_name(Catalog& catalog, InodeNumber inode, KnownName& out) {
+  PlaceWalk places(catalog);
   for (const auto& [directory, name] : TRY(catalog.list_links(inode, kMostLooked))) {
-    const auto place = TRY(find_place(catalog, directory));
+    const auto place = TRY(places.find(directory));
     if (place == nullptr) continue;
     std::string path = path_in(*place, name);
     const bool is_block = finished_block(path, place->told).has_value();

@@ -9,6 +9,8 @@ namespace kvcachefs {
 namespace {
 
 constexpr std::size_t kLongestPlace = 4096;
+// That a thread which refuses to wait takes.
+constexpr std::size_t kFewSteps = 64;
 
 // One step up from a directory: where it hangs, and what it was told itself.
 struct Step {
@@ -24,18 +26,18 @@ struct Step {
 
 Result<Step> step_up(Catalog& catalog, InodeNumber directory) {
   Step step;
-  if (catalog.is_told()) {
+  // Most were told nothing.
+  const std::optional<InodeRecord> record = TRY(catalog.find_inode(directory));
+  if (!record) return step;
+  const bool has_any = (record->flags & kInodeHasXattr) != 0;
+  if (has_any && catalog.is_told()) {
     const std::optional<std::string> value = TRY(catalog.find_xattr(directory, kToldXattr));
     if (value) step.told = parse_runtime(*value);
   }
-  if (catalog.is_told_policy()) {
+  if (has_any && catalog.is_told_policy()) {
     const Told told = TRY(own_told(catalog, directory));
-    if (told.policy || told.ttl) {
-      const std::optional<InodeRecord> record = TRY(catalog.find_inode(directory));
-      if (!record) return fail(ESTALE, "the directory was removed");
-      if (told.policy) step.policy.add(record->uid, *told.policy);
-      if (told.ttl) step.ttl.add(record->uid, *told.ttl);
-    }
+    if (told.policy) step.policy.add(record->uid, *told.policy);
+    if (told.ttl) step.ttl.add(record->uid, *told.ttl);
     if (const auto value = TRY(catalog.find_xattr(directory, kDirectIoXattr)))
       step.direct_io = parse_direct_io(*value);
     if (const auto value = TRY(catalog.find_xattr(directory, kPoolWritesXattr)))
@@ -52,10 +54,11 @@ Result<Step> step_up(Catalog& catalog, InodeNumber directory) {
 
 std::shared_ptr<Place> below(const std::shared_ptr<const Place>& above, const Step& step,
                              std::uint64_t age) {
-  if (above == nullptr || above->path.size() + 1 + step.name.size() > kLongestPlace)
-    return nullptr;
   auto place = std::make_shared<Place>();
-  place->path = path_in(*above, step.name);
+  place->is_too_long =
+      above->is_too_long || above->path.size() + 1 + step.name.size() > kLongestPlace;
+  if (!place->is_too_long) place->path = path_in(*above, step.name);
+  place->depth = above->depth + 1;
   place->told = step.told ? step.told : above->told;
   place->policy = step.policy;
   place->policy.add(above->policy);
@@ -87,6 +90,7 @@ bool is_below(std::string_view path, std::string_view top) noexcept {
 
 std::string path_in(const Place& place, std::string_view name) {
   std::string path;
+  if (place.is_too_long) return path;
   path.reserve(place.path.size() + 1 + name.size());
   path = place.path;
   if (!path.empty()) path += '/';
@@ -110,17 +114,37 @@ std::optional<Recognized> finished_block(std::string_view path, std::optional<Ru
 }
 
 Result<std::shared_ptr<const Place>> find_place(Catalog& catalog, InodeNumber directory) {
-  std::vector<Step> steps;
-  for (InodeNumber at = directory;; at = steps.back().parent) {
-    // A name has at least one byte: deeper than that is too long.
-    if (steps.size() > kLongestPlace) return std::shared_ptr<const Place>();
-    steps.push_back(TRY(step_up(catalog, at)));
+  return PlaceWalk(catalog).find(directory);
+}
+
+Result<std::shared_ptr<const Place>> PlaceWalk::find(InodeNumber directory) {
+  std::vector<std::pair<InodeNumber, Step>> steps;
+  std::size_t length = 0;
+  std::shared_ptr<const Place> place;
+  for (InodeNumber at = directory;;) {
+    if (const auto known = known_.find(at); known != known_.end()) {
+      place = known->second;
+      break;
+    }
+    if (steps_left_ == 0 || length > kLongestPlace) return std::shared_ptr<const Place>();
+    --steps_left_;
+    Step step = TRY(step_up(catalog_, at));
+    const InodeNumber above = step.parent;
+    length += step.name.size() + 1;
+    steps.emplace_back(at, std::move(step));
     if (at == kRootInode) break;
-    if (steps.back().parent == 0) return std::shared_ptr<const Place>();
+    if (above == 0) return std::shared_ptr<const Place>();
+    at = above;
   }
-  std::shared_ptr<const Place> place = root_place(steps.back(), 0);
-  for (auto step = steps.rbegin() + 1; step != steps.rend(); ++step)
-    place = below(place, *step, 0);
+  for (auto at = steps.rbegin(); at != steps.rend(); ++at) {
+    const auto& [number, step] = *at;
+    place = number == kRootInode ? root_place(step, 0) : below(place, step, 0);
+    if (place->is_too_long) return std::shared_ptr<const Place>();
+    const auto above = static_cast<std::size_t>(steps.rend() - at) - 1;
+    if (above % kKnownEvery != 0) continue;
+    if (known_.size() == kMostKnown) known_.clear();
+    known_.emplace(number, place);
+  }
   return place;
 }
 
@@ -140,6 +164,12 @@ std::uint64_t Places::new_age() noexcept {
 }
 
 Result<std::shared_ptr<const Place>> Places::of(InodeNumber directory) {
+  auto place = TRY(at(directory));
+  if (place != nullptr && place->is_too_long) place = nullptr;
+  return place;
+}
+
+Result<std::shared_ptr<const Place>> Places::at(InodeNumber directory) {
   const std::uint64_t age = this->age();
   // A runtime's calls come in runs of one directory.
   struct Last {
@@ -151,7 +181,10 @@ Result<std::shared_ptr<const Place>> Places::of(InodeNumber directory) {
   std::vector<std::pair<InodePtr, Step>> path;
   std::shared_ptr<const Place> place;
   for (InodeNumber at = directory;;) {
-    if (path.size() > kLongestPlace) return std::shared_ptr<const Place>();
+    if (path.size() == kFewSteps && refuses_to_wait())
+      return fail(kMustWait, "a directory is far below what is known");
+    if (path.size() == 4 * std::size_t{kMostDepth})
+      return fail(ENAMETOOLONG, "the directory lies too deep");
     InodePtr inode;
     if (at != kRootInode) inode = TRY(table_.get(at));
     place = kept(inode.get());
@@ -168,16 +201,13 @@ Result<std::shared_ptr<const Place>> Places::of(InodeNumber directory) {
     const auto& [inode, step] = *at;
     const TenantSlot above = place == nullptr ? TenantSlot{0} : place->tenant;
     auto next = inode == nullptr ? root_place(step, age) : below(place, step, age);
-    if (next != nullptr)
-      next->tenant =
-          step.terms.any()
-              ? tenants_.put(inode == nullptr ? kRootInode : inode->number, step.terms)
-              : above;
+    next->tenant = step.terms.any()
+                       ? tenants_.put(inode == nullptr ? kRootInode : inode->number, step.terms)
+                       : above;
     place = std::move(next);
-    if (place == nullptr) break;
     keep(inode.get(), place);
   }
-  if (place != nullptr) last = {.directory = directory, .place = place};
+  last = {.directory = directory, .place = place};
   return place;
 }
 

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -71,25 +72,35 @@ class ToldOnPath {
 };
 
 struct Place {
-  std::string path;               // relative to the root, without a slash before or behind it
+  // Relative to the root, without a slash before or behind it; empty where it is too long.
+  std::string path;
+  bool is_too_long = false;       // 4096 bytes: nothing below it has a path, or is recognised
   ToldOnPath<FilePolicy> policy;  // fs/known/file_policy.h
   ToldOnPath<std::chrono::seconds> ttl;
   // Each by the nearest directory that was told, from this one up.
   std::optional<Runtime> told;
   std::optional<DirectIo> direct_io;
   std::optional<PoolWrites> pool_writes;
-  TenantSlot tenant = 0;  // fs/known/tenants.h; find_place() does not say
-  std::uint64_t age = 0;  // of Places; it holds as long as that has not changed. 0: not kept
+  TenantSlot tenant = 0;    // fs/known/tenants.h; find_place() does not say
+  std::uint64_t age = 0;    // of Places; it holds as long as that has not changed. 0: not kept
+  std::uint32_t depth = 0;  // directories above it
 };
+
+// Directories above a new one, or one that is moved; deeper is ENAMETOOLONG. A walk up is as long.
+inline constexpr std::uint32_t kMostDepth = 1024;
 
 class Places {
  public:
   Places(Catalog& catalog, InodeTable& table, Tenants& tenants)
       : catalog_(catalog), table_(table), tenants_(tenants), age_(new_age()) {}
 
-  // Null: too deep (4096 bytes of path), or the directory has no name left. Errors: EIO, EBADMSG,
-  // ESTALE.
+  // Where a path is that can be said. Null: it is too long, or the directory has no name left.
+  // Errors: as at().
   Result<std::shared_ptr<const Place>> of(InodeNumber directory);
+  // What holds there, however long the path is. Null: the directory has no name left. Errors: EIO,
+  // EBADMSG, ESTALE; ENAMETOOLONG: deeper than 4 * kMostDepth, as trees that were moved may be;
+  // kMustWait: so far below what is kept that a thread which refuses to wait does not walk there.
+  Result<std::shared_ptr<const Place>> at(InodeNumber directory);
   // After the commit of what changed paths, or what directories are told.
   void changed() noexcept { age_.store(new_age()); }
   // Of one process no two Places ever have the same.
@@ -109,10 +120,35 @@ class Places {
   std::atomic<std::uint64_t> age_;
 };
 
-// The same without anything kept, for tools and for who asks rarely.
+// The same without anything kept in the inodes, for tools and for who asks rarely: for one call,
+// with a bound on its steps. Anybody can make directories a thousand deep, and a thousand of them.
+// One thread.
+class PlaceWalk {
+ public:
+  // Of some two microseconds each, and seven times that where anybody was told anything.
+  static constexpr std::size_t kMostSteps = 32'768;
+
+  explicit PlaceWalk(Catalog& catalog, std::size_t most_steps = kMostSteps)
+      : catalog_(catalog), steps_left_(most_steps) {}
+
+  // Null: its path is too long, it has no name left, or the steps are spent. Errors: EIO, EBADMSG,
+  // ESTALE.
+  Result<std::shared_ptr<const Place>> find(InodeNumber directory);
+  [[nodiscard]] bool is_spent() const noexcept { return steps_left_ == 0; }
+
+ private:
+  // Of places that are remembered, each with a path: at most a megabyte.
+  static constexpr std::size_t kMostKnown = 256;
+  // Of those above the one that was asked for, one in so many.
+  static constexpr std::size_t kKnownEvery = 32;
+
+  Catalog& catalog_;
+  std::size_t steps_left_;
+  std::unordered_map<InodeNumber, std::shared_ptr<const Place>> known_;
+};
 Result<std::shared_ptr<const Place>> find_place(Catalog& catalog, InodeNumber directory);
 
-// A name in a place, as a path relative to the root.
+// A name in a place, as a path relative to the root; empty where that is too long.
 [[nodiscard]] std::string path_in(const Place& place, std::string_view name);
 // Whether the path is `top` or leads through it; all paths do through "".
 [[nodiscard]] bool is_below(std::string_view path, std::string_view top) noexcept;

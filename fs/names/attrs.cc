@@ -427,10 +427,15 @@ Result<InodeRecord> Attributes::look_at_record(Inode& inode) {
   return inode.record;
 }
 
-Result<std::string> Attributes::get_xattr(InodeNumber number, std::string_view name) {
+Result<std::string> Attributes::get_xattr(InodeNumber number, std::string_view name,
+                                          const Caller& caller) {
   if (!is_supported(name)) return fail(EOPNOTSUPP, "xattr namespace");
   const InodePtr inode = TRY(core_.table.get(number));
-  if (name == kParentXattr) return core_.knowledge.parent_hash(number);
+  if (name == kParentXattr) {
+    Reach reach(core_.catalog, caller);
+    return core_.knowledge.parent_hash(
+        number, [&reach](InodeNumber directory) { return reach.may_enter(directory); });
+  }
   const bool is_policy = name == kPolicyXattr || name == kTtlXattr;
   if (name.starts_with(kOwnXattrs) && name != kToldXattr && name != kDirectIoXattr &&
       name != kPoolWritesXattr && !is_policy && !is_term(name))

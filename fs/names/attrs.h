@@ -18,7 +18,7 @@ class Attributes {
                                          OpenFile* file, const Caller& caller);
   Result<void> set_xattr(InodeNumber inode, std::string_view name, std::string_view value,
                          int flags, const Caller& caller);
-  Result<std::string> get_xattr(InodeNumber inode, std::string_view name);
+  Result<std::string> get_xattr(InodeNumber inode, std::string_view name, const Caller& caller);
   Result<std::string> list_xattrs(InodeNumber inode, const Caller& caller);
   Result<void> remove_xattr(InodeNumber inode, std::string_view name, const Caller& caller);
 

@@ -95,6 +95,7 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
   if (name.size() > kLongestName) return fail(ENAMETOOLONG, "name");
   const std::optional<DentryRecord> dentry = TRY(core_.catalog.find_dentry(parent, name));
   const NameLook seen = core_.knowledge.look(parent, name);
+  if (seen.must_wait) return fail(kMustWait, "its directory lies deep");
   const std::optional<BlockName>& block = seen.block;
   if ((block || seen.fan_out) && miss_timeout_s != nullptr) *miss_timeout_s = kBlockTimeout;
   if (!dentry) {
@@ -191,6 +192,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   if (!nameless) TRY(check_name(name));
   const InodePtr directory = TRY(core_.table.get(parent));
   if (!nameless) TRY(finish_drop(parent, name));
+  TRY(core_.knowledge.check_depth(parent, S_ISDIR(what.mode)));
   const InodeNumber number = TRY(core_.catalog.next_id());
   const UnixNanos now = file_clock_now();
   InodeRecord record;

@@ -19,6 +19,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
   TRY(check_name(new_name));
   const InodePtr inode = TRY(core_.table.get(number));
   const InodePtr directory = TRY(core_.table.get(new_parent));
+  TRY(core_.knowledge.check_depth(new_parent, false));
   bool replaced_object = false;
   bool goes_to_pool = false;
   NameLook seen;

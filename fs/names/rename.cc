@@ -174,6 +174,8 @@ Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
     if (!found.ok() && found.error().code == ESTALE && round + 1 < kMostRounds) continue;
     TRY(found);
     if (call.moved == call.replaced && !call.exchange) return {};
+    TRY(core_.knowledge.check_depth(new_parent, is_directory(*call.moved)));
+    if (call.exchange) TRY(core_.knowledge.check_depth(parent, is_directory(*call.replaced)));
     if (call.replaced != nullptr) TRY(check_sticky(*call.to_dir, *call.replaced, caller));
     if (call.replaced != nullptr && call.replaced->is_file() &&
         native_.is_hash(new_parent, new_name)) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace kvcachefs {
 namespace {
 
@@ -83,16 +85,30 @@ TEST(Crawlers, SeveralThatAreOpenAtATimeAreTakenBackInAnyOrder) {
   }
 }
 
-TEST(Crawlers, WithTooManyEverybodyCountsUntilSomeAreOver) {
+TEST(Crawlers, OfTooManyTheOneThatIsOverFirstIsForgotten) {
   Crawlers crawlers;
+  crawlers.listed(kFind, kStartOfCrawlers);
   for (std::uint32_t process = 100; process < 100 + 4096; ++process)
-    crawlers.listed({.tid = process, .process = process}, kStartOfCrawlers);
-  EXPECT_TRUE(crawlers.has(kRuntime, kStartOfCrawlers));
-  // Not known by itself, which its end must bear.
-  crawlers.closed(crawlers.opened(kFind, kStartOfCrawlers));
-  crawlers.listed(kFind, kStartOfCrawlers + 60 * kSecondOfCrawlers);
-  EXPECT_FALSE(crawlers.has(kRuntime, kStartOfCrawlers + 60 * kSecondOfCrawlers));
-  EXPECT_TRUE(crawlers.has(kFind, kStartOfCrawlers + 60 * kSecondOfCrawlers));
+    crawlers.listed({.tid = process, .process = process}, kStartOfCrawlers + kSecondOfCrawlers);
+  EXPECT_FALSE(crawlers.has(kRuntime, kStartOfCrawlers + kSecondOfCrawlers));
+  EXPECT_FALSE(crawlers.has(kFind, kStartOfCrawlers + kSecondOfCrawlers));
+  EXPECT_TRUE(crawlers.has({.tid = 100, .process = 100}, kStartOfCrawlers + kSecondOfCrawlers));
+  crawlers.listed(kFind, kStartOfCrawlers + 2 * kSecondOfCrawlers);
+  EXPECT_TRUE(crawlers.has(kFind, kStartOfCrawlers + 2 * kSecondOfCrawlers));
+}
+
+TEST(Crawlers, DirectoriesThatAreHeldOpenForEverTakeNoPlaceFromOthers) {
+  Crawlers crawlers;
+  std::vector<Crawlers::Opening> held;
+  for (std::uint32_t process = 100; process < 100 + 4096; ++process)
+    held.push_back(crawlers.opened({.tid = process, .process = process}, kStartOfCrawlers));
+  const std::int64_t later = kStartOfCrawlers + 61 * kSecondOfCrawlers;
+  crawlers.listed(kFind, later);
+  EXPECT_FALSE(crawlers.has(kRuntime, later));
+  EXPECT_TRUE(crawlers.has(kFind, later));
+  for (const Crawlers::Opening& opening : held) crawlers.closed(opening);
+  EXPECT_TRUE(crawlers.has(kFind, later));
+  EXPECT_FALSE(crawlers.has({.tid = 100, .process = 100}, later));
 }
 
 }  // namespace
