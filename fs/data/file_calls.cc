@@ -37,7 +37,8 @@ bool is_of_disk(int code) { return code == ENOSPC || code == EDQUOT || code == E
 Result<std::size_t> Files::read(OpenFile& file, std::span<std::byte> out,
                                 std::uint64_t offset) {
   if (file.arriving != nullptr) TRY(file.arriving->wait_for(offset, out.size()));
-  const int fd = TRY(file.descriptor());
+  const auto descriptor = TRY(file.descriptor());
+  const int fd = descriptor.get();
   std::size_t done = 0;
   while (done < out.size()) {
     const ssize_t got =
@@ -75,7 +76,8 @@ Result<void> Files::check_unfinished(Inode& inode) {
 
 Result<std::size_t> Files::write(OpenFile& file, std::span<const std::byte> data,
                                  std::uint64_t offset, const Caller& caller) {
-  const int fd = TRY(file.descriptor());
+  const auto descriptor = TRY(file.descriptor());
+  const int fd = descriptor.get();
   note_closing(file, false);
   TRY(strip_on_write(file, caller));
   TRY(check_room(file, fd, offset, data.size()));
@@ -341,7 +343,8 @@ Result<void> Files::flush(OpenFile& file, const Caller& caller) {
   Inode& inode = *file.inode;
   const bool waits = inode.close_waits.load(std::memory_order_relaxed);
   if (waits) {
-    const int fd = TRY(file.descriptor());
+    const auto descriptor = TRY(file.descriptor());
+    const int fd = descriptor.get();
     std::unique_lock lock(inode.mutex);
     const bool is_empty = TRY(is_empty_rewrite(inode));
     lock.unlock();
@@ -368,7 +371,7 @@ Result<void> Files::fsync(OpenFile& file, bool /*data_only*/, const Caller& call
   // A database syncs again and again: who asks matters once.
   const bool says_nothing = !is_marked && (core_.knowledge.serves_nfs(caller.pid) ||
                                            !may_keep(caller, core_.options.keepers));
-  return make_durable(*file.inode, TRY(file.descriptor()),
+  return make_durable(*file.inode, TRY(file.descriptor()).get(),
                       says_nothing ? kInodeFsynced : kNeededAgain);
 }
 
@@ -380,7 +383,8 @@ Result<void> Files::fallocate(OpenFile& file, int mode, std::uint64_t offset,
                          mode == (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE);
   if (!supported) return fail(EOPNOTSUPP, "fallocate mode");
   TRY(check_unfinished(*file.inode));
-  const int fd = TRY(file.descriptor());
+  const auto descriptor = TRY(file.descriptor());
+  const int fd = descriptor.get();
   TRY(strip_on_write(file, caller));
   const bool takes = (mode & FALLOC_FL_PUNCH_HOLE) == 0;
   std::optional<Reservation> room;
@@ -424,7 +428,7 @@ Result<std::uint64_t> Files::seek(OpenFile& file, std::uint64_t offset, int when
     if (offset >= size) return fail(ENXIO, "lseek");
     return whence == SEEK_DATA ? offset : size;
   }
-  const off_t at = ::lseek(TRY(file.descriptor()), static_cast<off_t>(offset), whence);
+  const off_t at = ::lseek(TRY(file.descriptor()).get(), static_cast<off_t>(offset), whence);
   if (at < 0) return fail_errno("lseek");
   return static_cast<std::uint64_t>(at);
 }
@@ -438,8 +442,10 @@ Result<std::uint64_t> Files::copy_range(OpenFile& from, std::uint64_t from_offse
   if (from.arriving != nullptr &&
       !from.arriving->has(from_offset, std::min(length, kMostCopiedAtOnce)))
     return fail(EXDEV, "what is to be copied is on its way");
-  const int in = TRY(from.descriptor());
-  const int out = TRY(to.descriptor());
+  const auto descriptor_in = TRY(from.descriptor());
+  const auto descriptor_out = TRY(to.descriptor());
+  const int in = descriptor_in.get();
+  const int out = descriptor_out.get();
   TRY(strip_on_write(to, caller));
   TRY(check_room(to, out, to_offset, std::min(length, kMostCopiedAtOnce)));
   off_t in_at = static_cast<off_t>(from_offset);

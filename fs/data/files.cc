@@ -342,9 +342,9 @@ Result<Opened> Files::try_open(InodeNumber number, int flags, const Caller& call
   // Whole by now, it is opened as others are. Either lets go of the lock, unless it fails.
   const bool still_comes = arrival && inode->record.state == DataState::kRemote;
   const Result<Opened> opened =
-      still_comes ? open_arriving(inode, kept_flags, std::move(prepared), caller.pid,
+      still_comes ? open_arriving(inode, kept_flags, std::move(prepared), caller,
                                   std::move(*arrival), lock)
-                  : open_locked(inode, kept_flags, std::move(prepared), caller.pid, lock);
+                  : open_locked(inode, kept_flags, std::move(prepared), caller, lock);
   if (!opened.ok() && inode->record.object != before) undo_rewrite(*inode);
   // Truncated, and nobody writes it.
   const bool is_left = !opened.ok() || (flags & O_ACCMODE) == O_RDONLY;
@@ -365,11 +365,12 @@ Result<Opened> Files::try_open(InodeNumber number, int flags, const Caller& call
 }
 
 Result<Opened> Files::open_locked(const InodePtr& inode, int flags, Prepared prepared,
-                                  pid_t opener, std::unique_lock<InodeMutex>& lock) {
+                                  const Caller& opener, std::unique_lock<InodeMutex>& lock) {
   UniqueFd fd = std::move(prepared.fd);
   Tier* tier = TRY(core_.devices->of(*inode));
   const bool writable = (flags & O_ACCMODE) != O_RDONLY;
-  auto file = std::make_unique<OpenFile>(inode, flags, *tier, inode->record.object, opener);
+  auto file = std::make_unique<OpenFile>(inode, flags, *tier, inode->record.object,
+                                         core_.descriptors, opener);
   file->hold = std::move(prepared.hold);
   // Somebody reads it through the kernel's page cache, as it came, which excludes passthrough.
   const bool is_excluded = core_.passthrough() && inode->cached_opens > 0;
@@ -416,10 +417,10 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, Prepared pre
 
 // Through the kernel's page cache, so that who maps it waits for its bytes as who reads it does.
 Result<Opened> Files::open_arriving(const InodePtr& inode, int flags, Prepared prepared,
-                                    pid_t opener, Arrival&& arrival,
+                                    const Caller& opener, Arrival&& arrival,
                                     std::unique_lock<InodeMutex>& lock) {
-  auto file = std::make_unique<OpenFile>(inode, flags, *arrival.tier, arrival.object, opener,
-                                         std::move(arrival.bytes));
+  auto file = std::make_unique<OpenFile>(inode, flags, *arrival.tier, arrival.object,
+                                         core_.descriptors, opener, std::move(arrival.bytes));
   file->mode = ServeMode::kCached;
   file->hold = std::move(prepared.hold);
   file->adopt(std::move(arrival.fd));
@@ -442,8 +443,8 @@ Opened Files::enter(std::unique_ptr<OpenFile> file, std::unique_lock<InodeMutex>
   return opened;
 }
 
-Result<Created> Files::finish_create(Namespace::Made&& made, int flags, pid_t opener) {
-  if (made.block) core_.knowledge.store_began(made.block->number, opener);
+Result<Created> Files::finish_create(Namespace::Made&& made, int flags, const Caller& opener) {
+  if (made.block) core_.knowledge.store_began(made.block->number, opener.pid);
   Created created;
   std::unique_lock lock(made.inode->mutex);
   created.entry.inode = made.inode->number;
@@ -474,7 +475,7 @@ Result<Created> Files::create(InodeNumber parent, std::string_view name, mode_t 
   const bool may_stand = (flags & O_EXCL) == 0 && !names_.native().holds(parent);
   if (!made.ok() && made.error().code == EEXIST && may_stand)
     return fail(ESTALE, "the name stands by now");
-  Result<Created> created = finish_create(TRY(std::move(made)), flags, caller.pid);
+  Result<Created> created = finish_create(TRY(std::move(made)), flags, caller);
   // A create(2) that fails leaves no name.
   if (!created.ok()) {
     static_cast<void>(names_.unlink(parent, name).ok());
@@ -494,7 +495,7 @@ Result<Created> Files::make_tmpfile(InodeNumber parent, mode_t mode, int flags,
       TRY(names_.make(parent, {},
                       {.mode = mode, .rdev = 0, .target = {}, .state = DataState::kUnpublished},
                       caller)),
-      flags, caller.pid);
+      flags, caller);
 }
 
 std::unique_ptr<OpenFile> Files::take_out(OpenFile& file) {

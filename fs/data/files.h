@@ -80,8 +80,8 @@ class Files {
     UniqueFd fd;  // of the backing file, where there is one already
     OpenBytes::Hold hold;
   };
-  Result<Opened> open_locked(const InodePtr& inode, int flags, Prepared prepared, pid_t opener,
-                             std::unique_lock<InodeMutex>& lock);
+  Result<Opened> open_locked(const InodePtr& inode, int flags, Prepared prepared,
+                             const Caller& opener, std::unique_lock<InodeMutex>& lock);
   // Errors: ENOENT to who only reads, else ENOSPC: Budget::hold().
   Result<OpenBytes::Hold> hold(const Inode& inode, const struct stat& backing, int flags,
                                const Caller& caller, bool& has_too_much);
@@ -91,7 +91,7 @@ class Files {
   // The caller of both holds the inode's lock.
   void count_opened(const OpenFile& file);
   void count_closed(OpenFile& file);
-  Result<Created> finish_create(Namespace::Made&& made, int flags, pid_t opener);
+  Result<Created> finish_create(Namespace::Made&& made, int flags, const Caller& opener);
   // The descriptor of a new object, where it made one.
   Result<UniqueFd> truncate_at_open(Inode& inode, Tier& tier, int flags, const Caller& caller);
   Result<UniqueFd> start_rewrite(Inode& inode, const Caller& caller);
@@ -116,7 +116,7 @@ class Files {
   // The file's bytes are here when it returns, or, of who only reads, on their way.
   Result<std::optional<Arrival>> bring_bytes(const InodePtr& inode, int flags);
   Result<Opened> open_arriving(const InodePtr& inode, int flags, Prepared prepared,
-                               pid_t opener, Arrival&& arrival,
+                               const Caller& opener, Arrival&& arrival,
                                std::unique_lock<InodeMutex>& lock);
   Opened enter(std::unique_ptr<OpenFile> file, std::unique_lock<InodeMutex>& lock);
 

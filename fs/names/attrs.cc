@@ -185,14 +185,13 @@ Result<void> Attributes::change_data(const InodePtr& inode, const SetAttributes&
       (change.size && inode->record.state == DataState::kSealed)) {
     TRY(begin_change(core_, *inode, change.size ? Change::kTruncate : Change::kTimes));
   }
-  UniqueFd opened;
-  int fd = -1;
+  std::optional<OpenFile::Descriptor> opened;
   if (file != nullptr && file->object == inode->record.object && file->writable()) {
-    fd = TRY(file->descriptor());
+    opened = TRY(file->descriptor());
   } else {
-    opened = TRY(tier->open(inode->record.object, change.size ? O_RDWR : O_RDONLY));
-    fd = opened.get();
+    opened.emplace(TRY(tier->open(inode->record.object, change.size ? O_RDWR : O_RDONLY)));
   }
+  const int fd = opened->get();
   if (change.size && ::ftruncate(fd, static_cast<off_t>(*change.size)) != 0) {
     const Error failed = fail_errno("truncate");
     // Nobody may have it open who would tell the sealer.

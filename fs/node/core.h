@@ -16,6 +16,7 @@
 #include "fs/known/knowledge.h"
 #include "fs/life/drop_history.h"
 #include "fs/node/arriving.h"
+#include "fs/node/descriptor_bound.h"
 #include "fs/node/devices.h"
 #include "fs/node/inode.h"
 #include "fs/node/inode_table.h"
@@ -78,6 +79,7 @@ struct Core {
   Counters counters;
   // Opens for writing, of all files since the start. An inode has the number of its last one.
   std::atomic<std::uint64_t> write_opens{0};
+  DescriptorBound descriptors{DescriptorBound::limit_of_process()};
   DropHistory drops;
   // The machine went down under the last run, or under one before whose objects were not all looked at since.
   // Those that it had: where the backing file is missing, the record of an eviction may have been lost, and

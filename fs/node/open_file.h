@@ -12,6 +12,7 @@
 #include "backend/tier.h"
 #include "fs/budget/open_bytes.h"
 #include "fs/node/arriving.h"
+#include "fs/node/descriptor_bound.h"
 #include "fs/node/inode.h"
 #include "fs/volume.h"
 
@@ -19,28 +20,53 @@ namespace kvcachefs {
 
 class OpenFile {
  public:
+  // A descriptor of the backing file, for the time of one call.
+  class Descriptor {
+   public:
+    explicit Descriptor(int kept) noexcept : fd_(kept) {}
+    explicit Descriptor(UniqueFd own) noexcept : own_(std::move(own)), fd_(own_.get()) {}
+    [[nodiscard]] int get() const noexcept { return fd_; }
+
+   private:
+    UniqueFd own_;
+    int fd_;
+  };
+
   OpenFile(InodePtr its_inode, int its_flags, Tier& its_tier, ObjectId its_object,
-           pid_t its_opener, std::shared_ptr<Arriving> its_arriving = nullptr)
+           DescriptorBound& descriptors, const Caller& its_opener,
+           std::shared_ptr<Arriving> its_arriving = nullptr)
       : inode(std::move(its_inode)),
         flags(its_flags),
         tier(its_tier),
         object(its_object),
-        opener(its_opener),
-        arriving(std::move(its_arriving)) {}
+        opener(its_opener.pid),
+        arriving(std::move(its_arriving)),
+        descriptors_(descriptors),
+        user_(its_opener.uid) {}
+  ~OpenFile() {
+    if (fd_) descriptors_.give_back(user_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
 
   [[nodiscard]] bool writable() const noexcept { return (flags & O_ACCMODE) != O_RDONLY; }
   // The daemon's own descriptor of the backing file, opened at the first need (in passthrough
   // mode that is an fsync, a fallocate, a seek) and kept, so that an error of the disk is
-  // reported once to this open file. Errors: those of Tier::open(). O_DIRECT is left out: the
-  // daemon's buffers and the tails of files are not aligned.
-  Result<int> descriptor() {
+  // reported once to this open file; where its user has no more of them, opened for each call.
+  // Errors: those of Tier::open(). O_DIRECT is left out: the daemon's buffers and the tails of
+  // files are not aligned.
+  Result<Descriptor> descriptor() {
     const std::lock_guard lock(mutex_);
-    if (!fd_)
-      fd_ = TRY(tier.open(
-          object, (writable() ? O_RDWR : O_RDONLY) | (flags & (O_SYNC | O_DSYNC | O_NOATIME))));
-    return fd_.get();
+    if (fd_) return Descriptor(fd_.get());
+    UniqueFd fd = TRY(tier.open(
+        object, (writable() ? O_RDWR : O_RDONLY) | (flags & (O_SYNC | O_DSYNC | O_NOATIME))));
+    if (!descriptors_.take(user_)) return Descriptor(std::move(fd));
+    fd_ = std::move(fd);
+    return Descriptor(fd_.get());
   }
+  // Before anybody calls descriptor(): one that is open already.
   void adopt(UniqueFd fd) {
+    if (!descriptors_.take(user_)) return;
     const std::lock_guard lock(mutex_);
     fd_ = std::move(fd);
   }
@@ -58,6 +84,8 @@ class OpenFile {
   std::atomic<bool> is_closing{false};
 
  private:
+  DescriptorBound& descriptors_;
+  const uid_t user_;
   std::mutex mutex_;
   UniqueFd fd_;
 };

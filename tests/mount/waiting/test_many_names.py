@@ -62,8 +62,8 @@ def look_up(mount, count):
 
 @pytest.mark.short
 def test_many_open_files_with_few_descriptors(mounts, data_path):
-    """Passthrough needs no descriptor per open file; the daemon-served mode says ENFILE at most
-    to the opener, and lives on."""
+    """Passthrough needs none for an open file; the daemon keeps a part of those it has, and opens for
+    each call what is beyond."""
     mount = mounts(nofile=1024, data_path=data_path)
     count = 1500
     for index in range(count):
@@ -75,8 +75,6 @@ def test_many_open_files_with_few_descriptors(mounts, data_path):
             held.append(os.open(f"{mount.mnt}/{index}", os.O_RDONLY))
         for index, fd in enumerate(held):
             assert os.read(fd, 10) == b"%d" % index
-    except OSError:
-        assert data_path == "daemon" and len(held) > 500
     finally:
         for fd in held:
             os.close(fd)
