@@ -83,6 +83,10 @@ InodeNumber SyntheticTree::remember(Node node) {
   const std::lock_guard lock(mutex_);
   while (true) {
     const auto [at, is_new] = nodes_.try_emplace(number, node);
+    if (is_new) {
+      at->second.place = by_age_.insert(by_age_.end(), number);
+      if (nodes_.size() > kMostNodes) erase(nodes_.find(by_age_.front()));
+    }
     if (is_new || at->second == node) {
       ++at->second.lookups;
       return number;
@@ -103,7 +107,12 @@ void SyntheticTree::forget(InodeNumber inode, std::uint64_t lookups) {
   const auto at = nodes_.find(inode);
   if (at == nodes_.end()) return;
   at->second.lookups -= std::min(lookups, at->second.lookups);
-  if (at->second.lookups == 0) nodes_.erase(at);
+  if (at->second.lookups == 0) erase(at);
+}
+
+void SyntheticTree::erase(Nodes::iterator at) {
+  by_age_.erase(at->second.place);
+  nodes_.erase(at);
 }
 
 Result<struct stat> SyntheticTree::status(InodeNumber inode) {

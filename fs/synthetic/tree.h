@@ -8,7 +8,8 @@
 // root's; what is others' has its owner in its label.
 //
 // Read-only. It is not listed in the root, and what it answers holds for the moment only: the kernel
-// is told to keep nothing. In memory are the nodes that the kernel knows.
+// is told to keep nothing. In memory are the nodes that the kernel knows, of these the newest: of
+// what was pushed out ESTALE makes the kernel look it up again (path_lookupat(), fs/namei.c).
 //
 // Any thread; its lock is a leaf.
 #pragma once
@@ -53,6 +54,8 @@ class SyntheticTree {
 
  private:
   static constexpr InodeNumber kByPrefix = kBit | 2;
+  // Each with its path, of 4 KiB at most: anybody can look up as many as he has made names.
+  static constexpr std::size_t kMostNodes = 2048;
 
   // Below by-prefix.
   struct Node {
@@ -61,11 +64,15 @@ class SyntheticTree {
     std::string target = {};
     bool directory = false;
     std::uint64_t lookups = 0;
+    std::list<InodeNumber>::iterator place = {};  // in by_age_
     bool operator==(const Node& other) const noexcept {
       return hash == other.hash && target == other.target && directory == other.directory;
     }
   };
 
+  using Nodes = std::unordered_map<InodeNumber, Node>;
+
+  void erase(Nodes::iterator at);  // under mutex_
   Result<Entry> entry_of(InodeNumber inode);
   Result<Node> node(InodeNumber inode);
   // Its number, which is the same as long as somebody knows it; counts a lookup.
@@ -81,7 +88,8 @@ class SyntheticTree {
 
   Core& core_;
   std::mutex mutex_;
-  std::unordered_map<InodeNumber, Node> nodes_;  // under mutex_
+  Nodes nodes_;                    // under mutex_
+  std::list<InodeNumber> by_age_;  // the same, the oldest first
 };
 
 // The names of a hash's files in its directory, in the same order: runtime, model, rank, group,

@@ -163,3 +163,33 @@ def test_thousands_of_one_hash_hold_nobody_up(mount):
         looker.judge(beside, f"{MANY} files of one hash")
     labels = os.listdir(place)
     assert len(labels) == len(set(labels)) == MANY
+
+
+def make_and_look_up(directory, place, count):
+    """Long paths, for which a file with many names is enough."""
+    os.chdir(directory)
+    for _ in range(15):
+        os.mkdir("w" * 240)
+        os.chdir("w" * 240)
+    with open("file", "wb") as file:
+        file.write(b"one for all")
+    fds = []
+    for number in range(count):
+        os.link("file", name_of(f"{number:064x}"))
+        # The kernel remembers what is open.
+        fds.append(os.open(os.path.join(place, f"{number:064x}"), os.O_PATH | os.O_NOFOLLOW))
+    return [os.readlink(b"", dir_fd=fd).endswith(os.fsencode(name_of(f"{number:064x}")))
+            for number, fd in ((count - 1, fds[-1]),)]
+
+
+@pytest.mark.limit(200)
+def test_what_is_looked_up_by_hash_takes_little_memory(mount):
+    make_directories(mount.mnt, kvmount.NOBODY, 0o755, ["theirs"])
+    before = kvmount.rss_bytes(mount.pid())
+    found = kvmount.run_as(make_and_look_up, f"{mount.mnt}/theirs", by_prefix(mount), 19_000, uid=kvmount.NOBODY, seconds=150)
+    assert found == [True]
+    grown = kvmount.rss_bytes(mount.pid()) - before
+    print(f"grown by {grown >> 20} MiB")
+    assert kvmount.SANITIZER or grown < 64 << 20
+    # The kernel still knows the first by a number that the daemon has forgotten.
+    assert kvmount.run_as(os.path.getsize, by_prefix(mount, f"{0:064x}"), uid=kvmount.NOBODY) == len("one for all")
