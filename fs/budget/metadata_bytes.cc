@@ -8,11 +8,14 @@
 namespace kvcachefs {
 namespace {
 
-std::uint64_t blocks_of(const InodeRecord& record) noexcept {
+std::uint64_t bytes_of(const InodeRecord& record) noexcept {
   if (record.nlink == 0) return 0;
   const bool is_long =
       S_ISLNK(record.mode) && record.target.size() >= MetadataBytes::kShortTarget;
-  return (is_long ? MetadataBytes::kBlock : 0) +
+  std::uint64_t names = S_ISDIR(record.mode) ? 0 : record.nlink;
+  // The first is that of a file's bytes, or of the block.
+  if (S_ISREG(record.mode) || is_long) --names;
+  return names * MetadataBytes::kName + (is_long ? MetadataBytes::kBlock : 0) +
          ((record.flags & kInodeHasXattr) != 0 ? MetadataBytes::kBlock : 0);
 }
 
@@ -24,18 +27,18 @@ void MetadataBytes::set_most_bytes(std::uint64_t budget) {
 }
 
 Result<void> MetadataBytes::check(const InodeRecord& before, const InodeRecord& after) const {
-  const std::uint64_t had = blocks_of(before);
-  const std::uint64_t has = blocks_of(after);
+  const std::uint64_t had = bytes_of(before);
+  const std::uint64_t has = bytes_of(after);
   if (has <= had) return {};
   const std::lock_guard lock(mutex_);
   if (!bytes_.lets_in(after.uid, has - had))
-    return fail(ENOSPC, "its owner has as many attributes and long symlinks as he may");
+    return fail(ENOSPC, "its owner has as many attributes, links and special files as he may");
   return {};
 }
 
 void MetadataBytes::changed(const InodeRecord& before, const InodeRecord& after) {
-  const std::uint64_t had = blocks_of(before);
-  const std::uint64_t has = blocks_of(after);
+  const std::uint64_t had = bytes_of(before);
+  const std::uint64_t has = bytes_of(after);
   if (had == 0 && has == 0) return;
   if (had == has && before.uid == after.uid) return;
   const std::lock_guard lock(mutex_);

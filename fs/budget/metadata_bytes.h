@@ -1,8 +1,9 @@
-// The users' long metadata: attributes, and symlinks that lead far. It is in the database,
-// which takes its room from all files, and nobody can evict it. All users together have a
-// sixteenth of the budget for it, and beyond that each his part (user_bytes.h). An inode with
-// attributes counts as a block, as on ext4, and so does a symlink that ext4 would not keep in
-// the inode.
+// The users' metadata that no file's bytes stand behind: attributes, symlinks, names of a file
+// beyond its first, fifos, sockets and devices. It is in the database, which takes its room from
+// all files, and nobody can evict it. All users together have a sixteenth of the budget for it,
+// and beyond that each his part (user_bytes.h). An inode with attributes counts as a block, as on
+// ext4, and so does a symlink that ext4 would not keep in the inode; the rest by what a name
+// takes. Directories are free: runtimes make one or two for each block, and those stay.
 //
 // Any thread; the lock is a leaf.
 #pragma once
@@ -23,6 +24,8 @@ namespace kvcachefs {
 class MetadataBytes {
  public:
   static constexpr std::uint64_t kBlock = 4096;
+  // A name of some 100 bytes: its row, the one of the listing, and the way back.
+  static constexpr std::uint64_t kName = 512;
   // As many bytes as ext4 has in an inode for a symlink (EXT4_N_BLOCKS * 4, fs/ext4/ext4.h).
   static constexpr std::size_t kShortTarget = 60;
   // Users that are written down.

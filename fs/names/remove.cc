@@ -51,6 +51,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
       next.flags |= kInodeFirstWriter;
     ++next.nlink;
     next.ctime = now;
+    TRY(core_.budget.metadata().check(inode->record, next));
     edit.put_dentry(new_parent, new_name,
                     DentryRecord{.inode = number,
                                  .type = static_cast<std::uint8_t>(IFTODT(next.mode)),

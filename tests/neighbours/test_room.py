@@ -494,6 +494,39 @@ def test_what_is_removed_can_be_stored_at_once(full):
 
 
 @pytest.mark.gate
+def test_further_names_are_a_part_of_the_budget(full):
+    """They are in the database, and no byte of a file goes when they are to go."""
+    mount, theirs = full
+    most = SIZE // 16 // 512
+    before = len(blocks(mount))
+
+    def make_all():
+        os.chdir(theirs)
+        put("file", 0)
+        number = 0
+        try:
+            for number in range(2 * most):
+                os.link("file", f"{number:0200}")
+        except OSError as error:
+            return number, error.errno
+        return number, 0
+
+    count, code = kvmount.run_as(make_all, uid=kvmount.NOBODY)
+    assert code == errno.ENOSPC and 0.9 <= count / most <= 1, (count, most, code)
+    assert len(blocks(mount)) > before * 3 // 4
+    # Who removes some may make others; nobody else has fewer.
+    kvmount.run_as(os.unlink, f"{theirs}/{0:0200}", uid=kvmount.NOBODY)
+    kvmount.run_as(os.symlink, "short", f"{theirs}/symlink", uid=kvmount.NOBODY)
+    with pytest.raises(AssertionError, match="No space left"):
+        kvmount.run_as(os.mkfifo, f"{theirs}/fifo", uid=kvmount.NOBODY)
+    os.mkfifo(f"{mount.mnt}/of-root")
+    # A link that is published in place of a temporary name.
+    put(f"{mount.mnt}/temporary", MIB)
+    os.link(f"{mount.mnt}/temporary", f"{mount.mnt}/published")
+    os.unlink(f"{mount.mnt}/temporary")
+
+
+@pytest.mark.gate
 @pytest.mark.parametrize("what", ["symlinks", "attributes"])
 def test_metadata_is_a_part_of_the_budget(full, what):
     """What is long is in the database, which takes its room from all files: a sixteenth of the budget at most."""

@@ -13,6 +13,7 @@ namespace kvcachefs {
 namespace {
 
 constexpr std::uint64_t kBlock = MetadataBytes::kBlock;
+constexpr std::uint64_t kName = MetadataBytes::kName;
 
 InodeRecord symlink_of(uid_t owner, std::size_t length) {
   InodeRecord record;
@@ -42,13 +43,45 @@ std::size_t make_all(MetadataBytes& metadata, uid_t owner) {
   return count;
 }
 
-TEST(MetadataBytes, WhatExt4KeepsInTheInodeCountsForNothing) {
+TEST(MetadataBytes, WhatExt4KeepsInTheInodeCountsAsAName) {
   MetadataBytes metadata;
-  metadata.changed({}, symlink_of(1, MetadataBytes::kShortTarget - 1));
   metadata.changed({}, file_of(1, false));
   EXPECT_EQ(0U, metadata.all());
+  metadata.changed({}, symlink_of(1, MetadataBytes::kShortTarget - 1));
+  EXPECT_EQ(kName, metadata.all());
   metadata.changed({}, symlink_of(1, MetadataBytes::kShortTarget));
-  EXPECT_EQ(kBlock, metadata.all());
+  EXPECT_EQ(kName + kBlock, metadata.all());
+}
+
+TEST(MetadataBytes, NamesBeyondAFilesFirstCount) {
+  MetadataBytes metadata;
+  metadata.set_most_bytes(3 * MetadataBytes::kPartOfBudget * kName);
+  InodeRecord file = file_of(1, false);
+  for (unsigned links = 0; links < 3; ++links) {
+    InodeRecord next = file;
+    ++next.nlink;
+    ASSERT_OK(metadata.check(file, next));
+    metadata.changed(file, next);
+    file = next;
+  }
+  InodeRecord more = file;
+  ++more.nlink;
+  EXPECT_ERROR(ENOSPC, metadata.check(file, more));
+  InodeRecord fifo;
+  fifo.mode = S_IFIFO | 0600;
+  fifo.uid = 1;
+  fifo.nlink = 1;
+  EXPECT_ERROR(ENOSPC, metadata.check({}, fifo));
+  InodeRecord directory;
+  directory.mode = S_IFDIR | 0700;
+  directory.uid = 1;
+  directory.nlink = 2;
+  EXPECT_OK(metadata.check({}, directory));
+  // An eviction takes all its names.
+  InodeRecord gone = file;
+  gone.nlink = 0;
+  metadata.changed(file, gone);
+  EXPECT_EQ(0U, metadata.all());
 }
 
 TEST(MetadataBytes, AreAPartOfTheBudget) {
@@ -60,7 +93,7 @@ TEST(MetadataBytes, AreAPartOfTheBudget) {
   // Others have their part all the same.
   EXPECT_EQ(8U, make_all(metadata, 2));
   // What takes no more is let in.
-  EXPECT_OK(metadata.check({}, symlink_of(1, 10)));
+  EXPECT_OK(metadata.check({}, file_of(1, false)));
   EXPECT_OK(metadata.check(file_of(1, true), file_of(1, true)));
   EXPECT_ERROR(ENOSPC, metadata.check(file_of(1, false), file_of(1, true)));
 }
