@@ -126,7 +126,8 @@ Result<std::shared_ptr<const Place>> PlaceWalk::find(InodeNumber directory) {
       place = known->second;
       break;
     }
-    if (steps_left_ == 0 || length > kLongestPlace) return std::shared_ptr<const Place>();
+    // Of each name a slash more than there are.
+    if (steps_left_ == 0 || length > kLongestPlace + 1) return std::shared_ptr<const Place>();
     --steps_left_;
     Step step = TRY(step_up(catalog_, at));
     const InodeNumber above = step.parent;
