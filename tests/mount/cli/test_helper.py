@@ -1,5 +1,6 @@
 """mount(8), fstab and systemd: mount.kvcachefs, remount, and the unit in packaging/."""
 
+import fcntl
 import os
 import re
 import subprocess
@@ -14,19 +15,47 @@ pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="the mount helper of kvcac
 HELPER = os.path.join(kvmount.BIN, "mount.kvcachefs")
 
 
+LINKS = ("/sbin/mount.kvcachefs", "/sbin/mount.fuse.kvcachefs")
+
+
+def only_one(lock):
+    """Whether no other process of the tests uses the links; none begins to while this one has the lock."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def remove_links():
+    for link in LINKS:
+        # Not those of an installed package.
+        if os.path.islink(link) and os.readlink(link).endswith("/bin/mount.kvcachefs"):
+            os.unlink(link)
+
+
 @pytest.fixture(scope="module")
 def helper():
-    """The helper where mount(8) looks for it, for the time of these tests."""
-    links = ["/sbin/mount.kvcachefs", "/sbin/mount.fuse.kvcachefs"]
-    made = []
-    for link in links:
-        if not os.path.lexists(link):
-            os.symlink(HELPER, link)
-            made.append(link)
+    """The helper where mount(8) looks for it, for the time of these tests, in all processes that run some of them: the first makes
+    the links, the last removes them."""
+    lock = os.open("/run/kvcachefs-tests-helper.lock", os.O_RDWR | os.O_CREAT, 0o600)
+
+    def are_there():
+        if only_one(lock):
+            remove_links()
+            for link in LINKS:
+                os.symlink(HELPER, link)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        # Of the last one they are gone by now.
+        return all(map(os.path.lexists, LINKS))
+
+    kvmount.wait_until(are_there, 30, "the helper's links")
+    for link in LINKS:
         assert os.path.realpath(link) == os.path.realpath(HELPER), f"{link} is another's"
     yield
-    for link in made:
-        os.unlink(link)
+    if only_one(lock):
+        remove_links()
+    os.close(lock)
 
 
 @pytest.fixture
