@@ -226,7 +226,8 @@ void Volume::start() {
   parts_->reaper.start();
   parts_->core.knowledge.start();
   parts_->keeper.start();
-  parts_->object_walk.start();
+  const std::string& kind = parts_->recovery.kind;
+  parts_->object_walk.start(kind == "daemon" || kind == "machine");
   parts_->evictor.start();
   parts_->expirer.start();
   parts_->scrubber.start();

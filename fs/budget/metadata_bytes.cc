@@ -44,6 +44,32 @@ void MetadataBytes::changed(const InodeRecord& before, const InodeRecord& after)
   const std::lock_guard lock(mutex_);
   bytes_.take(before.uid, had);
   bytes_.add(after.uid, has);
+  if (!recount_) return;
+  (*recount_)[before.uid] -= static_cast<std::int64_t>(had);
+  (*recount_)[after.uid] += static_cast<std::int64_t>(has);
+}
+
+void MetadataBytes::begin_recount() {
+  const std::lock_guard lock(mutex_);
+  recount_.emplace();
+}
+
+void MetadataBytes::recount(const InodeRecord& inode) {
+  const std::uint64_t has = bytes_of(inode);
+  if (has == 0) return;
+  const std::lock_guard lock(mutex_);
+  if (recount_) (*recount_)[inode.uid] += static_cast<std::int64_t>(has);
+}
+
+void MetadataBytes::end_recount(bool is_whole) {
+  const std::lock_guard lock(mutex_);
+  if (is_whole && recount_) {
+    UserBytes counted{.most = bytes_.most, .bytes = 0, .of_user = {}};
+    for (const auto& [user, bytes] : *recount_)
+      if (bytes > 0) counted.add(user, static_cast<std::uint64_t>(bytes));
+    bytes_ = std::move(counted);
+  }
+  recount_.reset();
 }
 
 std::uint64_t MetadataBytes::all() const {

@@ -12,6 +12,8 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -43,9 +45,18 @@ class MetadataBytes {
   [[nodiscard]] std::vector<std::pair<uid_t, std::uint64_t>> list() const;
   void restore(const std::vector<std::pair<uid_t, std::uint64_t>>& users);
 
+  // What a crash leaves of the list is some seconds old, and would be wrong for ever: all inodes
+  // are counted anew. Between these two changes are counted beside what stands; recount() is
+  // called for each inode as it was when it began, from a thread of its own.
+  void begin_recount();
+  void recount(const InodeRecord& inode);
+  void end_recount(bool is_whole);
+
  private:
   mutable std::mutex mutex_;
   UserBytes bytes_;  // under mutex_
+  // Of a count that is under way. Below 0: something went that is yet to be counted.
+  std::optional<std::unordered_map<uid_t, std::int64_t>> recount_;  // under mutex_
 };
 
 }  // namespace kvcachefs

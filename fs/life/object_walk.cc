@@ -48,7 +48,9 @@ Result<void> ObjectWalk::believe_last_run() {
 }
 
 void ObjectWalk::write_down() {
-  if (Catalog::BytesByUser metadata = core_.budget.metadata().list(); metadata != metadata_) {
+  Catalog::BytesByUser metadata;
+  if (is_metadata_known_) metadata = core_.budget.metadata().list();
+  if (metadata != metadata_) {
     if (core_.catalog.set_metadata_bytes(metadata).ok()) metadata_ = std::move(metadata);
   }
   for (std::uint32_t device = 0; device < written_.size(); ++device) {
@@ -64,7 +66,26 @@ void ObjectWalk::write_down() {
   }
 }
 
-void ObjectWalk::start() {
+// A second for a million inodes.
+void ObjectWalk::recount_metadata() {
+  MetadataBytes& metadata = core_.budget.metadata();
+  metadata.begin_recount();
+  const Result<void> walked = core_.catalog.each_inode(
+      [&](InodeNumber, const InodeRecord& inode) {
+        metadata.recount(inode);
+        return !ending_;
+      },
+      [](const std::string&) {});
+  if (!walked.ok())
+    log_warn("metadata not counted errno={}: what was written down last holds",
+             walked.error().code);
+  const bool is_whole = walked.ok() && !ending_;
+  metadata.end_recount(is_whole);
+  is_metadata_known_ = is_whole;
+}
+
+void ObjectWalk::start(bool was_cut) {
+  is_metadata_known_ = !was_cut && !metadata_.empty();
   core_.catalog.object_count().begin(core_.catalog.coming_id());
   core_.budget.usage().begin_walk(core_.catalog.coming_id());
   if (const Result<void> taken = take_unsealed(); !taken.ok())
@@ -161,6 +182,7 @@ void ObjectWalk::run() {
   if (const Result<void> found = find_tenants(core_); !found.ok())
     log_warn("shares and quotas not read errno={}: they hold when somebody asks below them",
              found.error().code);
+  if (!is_metadata_known_) recount_metadata();
   while (true) {
     const Clock::time_point begin = Clock::now();
     const Result<void> walked = pass();

@@ -28,8 +28,9 @@ class ObjectWalk {
   Result<void> restore_metadata();
   // Before the budget is asked anything. Errors: EIO, EBADMSG.
   Result<void> believe_last_run();
-  // Before any call of a user. A million objects take a minute or two.
-  void start();
+  // Before any call of a user. A million objects take a minute or two. `was_cut`: the last run did
+  // not come to its end.
+  void start(bool was_cut);
   // A directory was told a policy: what it means is noted of all files beside the mount's work. Any
   // thread; never waits.
   void again();
@@ -40,6 +41,7 @@ class ObjectWalk {
 
  private:
   void run();
+  void recount_metadata();
   // Goes on where the last one failed.
   Result<void> pass();
   void count(const ObjectPlace& place);
@@ -56,6 +58,8 @@ class ObjectWalk {
   // By device, what is written down; nullopt: nothing. Of the thread, and of who has ended it.
   std::vector<std::optional<std::uint64_t>> written_;
   Catalog::BytesByUser metadata_;  // the same
+  // Else nothing is written down of it, upon which the next start counts.
+  std::atomic<bool> is_metadata_known_{true};
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> ending_{false};  // changed under mutex_

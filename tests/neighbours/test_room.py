@@ -526,6 +526,52 @@ def test_further_names_are_a_part_of_the_budget(full):
     os.unlink(f"{mount.mnt}/temporary")
 
 
+def link_and_remove(theirs, count):
+    """Whether so many can be made."""
+    made = 0
+    try:
+        for made in range(count):
+            os.link(f"{theirs}/file", f"{theirs}/{made}")
+    except OSError as error:
+        assert error.errno == errno.ENOSPC, error
+        return False
+    finally:
+        for number in range(made + 1):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{theirs}/{number}")
+    return True
+
+
+@pytest.mark.gate
+def test_a_crash_leaves_no_count_of_names_that_are_gone(full):
+    mount, theirs = full
+    most = SIZE // 16 // 512
+
+    def make(count):
+        put(f"{theirs}/file", 0)
+        for number in range(count):
+            os.link(f"{theirs}/file", f"{theirs}/{number}")
+
+    kvmount.run_as(make, most // 2, uid=kvmount.NOBODY)
+    mount.remount()  # It is written down.
+    for number in range(most // 2):
+        os.unlink(f"{theirs}/{number}")
+    mount.crash()
+    kvmount.wait_until(lambda: kvmount.run_as(link_and_remove, theirs, most * 9 // 10, uid=kvmount.NOBODY), 30,
+                       "as many names as before")
+    # What was made since the last count is counted, too.
+    kvmount.run_as(make, most // 2, uid=kvmount.NOBODY)
+    mount.crash()
+    kvmount.wait_until(lambda: not kvmount.run_as(more_than, theirs, most * 6 // 10, uid=kvmount.NOBODY), 30, "a count of them")
+
+
+def more_than(theirs, count):
+    os.makedirs(f"{theirs}/more", exist_ok=True)
+    if not os.path.exists(f"{theirs}/more/file"):
+        put(f"{theirs}/more/file", 0)
+    return link_and_remove(f"{theirs}/more", count)
+
+
 @pytest.mark.gate
 @pytest.mark.parametrize("what", ["symlinks", "attributes"])
 def test_metadata_is_a_part_of_the_budget(full, what):

@@ -116,6 +116,30 @@ TEST(MetadataBytes, FollowOwnersAndEnds) {
   EXPECT_EQ(kBlock, metadata.all());
 }
 
+TEST(MetadataBytes, AreCountedAnewWhileTheyChange) {
+  MetadataBytes metadata;
+  metadata.restore({{1, 7 * kBlock}, {9, kBlock}});
+  metadata.begin_recount();
+  metadata.recount(file_of(1, true));
+  metadata.recount(symlink_of(1, 100));
+  // It goes before it is counted, as it was when the count began.
+  InodeRecord gone = file_of(2, true);
+  gone.nlink = 0;
+  metadata.changed(file_of(2, true), gone);
+  metadata.recount(file_of(2, true));
+  metadata.changed({}, symlink_of(3, 100));
+  EXPECT_EQ(9 * kBlock, metadata.all());
+  metadata.end_recount(true);
+  const auto list = metadata.list();
+  ASSERT_EQ(2U, list.size());
+  EXPECT_EQ(std::pair(uid_t{1}, 2 * kBlock), list[0]);
+  EXPECT_EQ(std::pair(uid_t{3}, kBlock), list[1]);
+  // One that was ended early says nothing.
+  metadata.begin_recount();
+  metadata.end_recount(false);
+  EXPECT_EQ(list, metadata.list());
+}
+
 TEST(MetadataBytes, AreThereAfterARestart) {
   MetadataBytes before;
   for (uid_t user = 0; user < 5000; ++user)
