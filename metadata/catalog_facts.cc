@@ -1,4 +1,4 @@
-// What the catalog knows of the whole mount: its devices and its pool, how the last run ended,
+// Facts of the whole mount in the catalog: its devices and its pool, how the last run ended,
 // what was counted.
 #include <algorithm>
 

@@ -484,7 +484,8 @@ void Budget::measure(const std::function<InodePtr(InodeNumber)>& find) {
   for (const InodeNumber number : numbers) {
     const InodePtr inode = find(number);
     if (inode == nullptr) continue;
-    // Who truncates it may hold its lock for a second: what was seen last holds until the next look.
+    // A truncation may hold its lock for a second: the figure of the last look holds until the
+    // next one.
     if (!inode->mutex.try_lock_to_look()) continue;
     const std::unique_lock lock(inode->mutex, std::adopt_lock);
     const Result<Tier*> tier = devices_.of(*inode);

@@ -45,9 +45,9 @@ class MetadataBytes {
   [[nodiscard]] std::vector<std::pair<uid_t, std::uint64_t>> list() const;
   void restore(const std::vector<std::pair<uid_t, std::uint64_t>>& users);
 
-  // What a crash leaves of the list is some seconds old, and would be wrong for ever: all inodes
-  // are counted anew. Between these two changes are counted beside what stands; recount() is
-  // called for each inode as it was when it began, from a thread of its own.
+  // A crash leaves a list that is some seconds old, and would be wrong for ever: all inodes are
+  // counted anew. Between begin and end changes are counted beside the old sums; one thread
+  // calls recount() for each inode as it was at the beginning.
   void begin_recount();
   void recount(const InodeRecord& inode);
   void end_recount(bool is_whole);

@@ -1,7 +1,8 @@
-// Who calls, of a mount that may be id-mapped: there the kernel says it of no request but those
-// that make an inode (FUSE_INVALID_UIDGID, include/uapi/linux/fuse.h), for it does not know
-// through which mount the others come. What the process is said to be in /proc stands in for
-// it: whose it is outside of its user namespace, and not what an id-mapped mount makes of that.
+// The caller of a request of a mount that may be id-mapped: there the kernel says it of no
+// request but those that make an inode (FUSE_INVALID_UIDGID, include/uapi/linux/fuse.h), for it
+// does not know through which mount the others come. What the process is said to be in /proc
+// stands in for it: whose it is outside of its user namespace, and not what an id-mapped mount
+// makes of that.
 //
 // The kernel checks permissions in every case. The ids are for what the daemon shares out among
 // users, and for who may tell a file or directory something.

@@ -95,13 +95,11 @@ template <class Ask>
   return ask(reply.volume());
 }
 
-// As this, of what may say that it would have to wait: `otherwise`, where the answer would have to
-// be waited for.
+// The same for a question that may end with kMustWait: `otherwise`, where the answer would
+// have to be waited for.
 template <class Ask, class Value>
 [[nodiscard]] Value look_or(const Reply& reply, Ask ask, Value otherwise) {
-  std::optional<RefusesToWait> here;
-  if (reply.context().is_ring) here.emplace();
-  const Result<Value> found = ask(reply.volume());
+  const Result<Value> found = look_here(reply, ask);
   return found.ok() ? *found : otherwise;
 }
 

@@ -20,7 +20,7 @@ Crawlers::Silence& Crawlers::silence_of(const order::Caller& caller, std::int64_
                                         std::int64_t until_ns) {
   const std::uint64_t key = key_of(caller);
   if (silences_.size() >= kMost && silences_.count(key) == 0) {
-    // Who holds a directory open for ever, too.
+    // Holding a directory open for ever keeps no row.
     std::erase_if(silences_,
                   [now_ns](const auto& entry) { return entry.second.end_ns() <= now_ns; });
     if (silences_.size() >= kMost)

@@ -87,7 +87,7 @@ bool Knowledge::is_kept_at(InodeNumber directory, std::string_view name, std::ui
   if (!catalog_.is_told() && !catalog_.is_told_policy() && !may_be_recognized(name))
     return false;
   const auto place = places_.at(directory);
-  // Who refuses to wait asks where it is to be done.
+  // A thread that refuses to wait asks this to know where the call is to be done.
   if (!place.ok() || *place == nullptr) return !place.ok() && place.error().code == kMustWait;
   return is_kept_there(**place, recognize(path_at(**place, name), (*place)->told), owner);
 }

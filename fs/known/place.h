@@ -86,7 +86,8 @@ struct Place {
   std::uint32_t depth = 0;  // directories above it
 };
 
-// Directories above a new one, or one that is moved; deeper is ENAMETOOLONG. A walk up is as long.
+// Directories above a new one, or one that is moved; deeper is ENAMETOOLONG. A walk up is as
+// long.
 inline constexpr std::uint32_t kMostDepth = 1024;
 
 class Places {
@@ -97,9 +98,10 @@ class Places {
   // Where a path is that can be said. Null: it is too long, or the directory has no name left.
   // Errors: as at().
   Result<std::shared_ptr<const Place>> of(InodeNumber directory);
-  // What holds there, however long the path is. Null: the directory has no name left. Errors: EIO,
+  // The place, however long the path is. Null: the directory has no name left. Errors: EIO,
   // EBADMSG, ESTALE; ENAMETOOLONG: deeper than 4 * kMostDepth, as trees that were moved may be;
-  // kMustWait: so far below what is kept that a thread which refuses to wait does not walk there.
+  // kMustWait: so far below the places that are kept that a thread which refuses to wait does
+  // not walk there.
   Result<std::shared_ptr<const Place>> at(InodeNumber directory);
   // After the commit of what changed paths, or what directories are told.
   void changed() noexcept { age_.store(new_age()); }

@@ -404,8 +404,7 @@ Result<void> Attributes::set_parent(InodeNumber number, std::string_view hash, i
     if (!stands.ok() && (flags & XATTR_REPLACE) != 0) return fail(ENODATA, "xattr");
   }
   Reach reach(core_.catalog, caller);
-  return core_.knowledge.set_parent_hash(
-      number, hash, [&reach](InodeNumber directory) { return reach.may_enter(directory); });
+  return core_.knowledge.set_parent_hash(number, hash, reach.asker());
 }
 
 // The names below mean something else from now on.
@@ -432,8 +431,7 @@ Result<std::string> Attributes::get_xattr(InodeNumber number, std::string_view n
   const InodePtr inode = TRY(core_.table.get(number));
   if (name == kParentXattr) {
     Reach reach(core_.catalog, caller);
-    return core_.knowledge.parent_hash(
-        number, [&reach](InodeNumber directory) { return reach.may_enter(directory); });
+    return core_.knowledge.parent_hash(number, reach.asker());
   }
   const bool is_policy = name == kPolicyXattr || name == kTtlXattr;
   if (name.starts_with(kOwnXattrs) && name != kToldXattr && name != kDirectIoXattr &&

@@ -2,6 +2,7 @@
 // in other ways. For what the kernel does not check by itself, as names that are made up.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <unordered_map>
 
@@ -19,6 +20,10 @@ class Reach {
   // Whether he may search it and all directories above it (path_resolution(7); ACLs as acl(5)).
   // Errors: EIO, EBADMSG.
   Result<bool> may_enter(InodeNumber directory);
+  // The same as a function, for the life of this.
+  [[nodiscard]] std::function<Result<bool>(InodeNumber)> asker() {
+    return [this](InodeNumber directory) { return may_enter(directory); };
+  }
   [[nodiscard]] const Caller& caller() const noexcept { return caller_; }
 
  private:

@@ -1,5 +1,5 @@
-// How many descriptors of backing files the daemon keeps for what users have open: a process has
-// so many and no more, and the database, the sealer and others' files need some, too.
+// How many descriptors of backing files the daemon keeps for what users have open: a process
+// has so many and no more, and the database, the sealer and others' files need some, too.
 //
 // All users together have a quarter of the process's, and beyond that each his part
 // (user_bytes.h); three quarters in any case. Whoever has no more still has his files: each call

@@ -1,9 +1,9 @@
-// Where a hash stands in the listing of .kvcachefs/by-prefix, as the number that a directory entry
-// has for who lists on from there (d_off, getdents(2)).
+// Where a hash stands in the listing of .kvcachefs/by-prefix, as the number that a directory
+// entry has for who lists on from there (d_off, getdents(2)).
 //
-// A hash is longer than such a number. It has the order of the first characters, and of those that
-// begin alike which of them it is: hashes that come or go among these between two calls may have
-// one listed twice or not at all. More than kMostAlike are not listed.
+// A hash is longer than such a number. It has the order of the first characters, and of those
+// that begin alike which of them it is: hashes that come or go among these between two calls
+// may have one listed twice or not at all. More than kMostAlike are not listed.
 #pragma once
 
 #include <cstddef>

@@ -203,8 +203,7 @@ Result<std::string> SyntheticTree::read_link(InodeNumber inode) {
 Result<std::list<FoundBlock>> SyntheticTree::find(std::string_view hash, std::size_t limit,
                                                   const Caller& caller) {
   Reach reach(core_.catalog, caller);
-  return find_blocks(core_.catalog, hash, limit,
-                     [&reach](InodeNumber directory) { return reach.may_enter(directory); });
+  return find_blocks(core_.catalog, hash, limit, reach.asker());
 }
 
 Result<void> SyntheticTree::list(InodeNumber directory, std::uint64_t after,
@@ -238,9 +237,7 @@ Result<void> SyntheticTree::list_hashes(std::uint64_t after, const Caller& calle
   const HashPlace listed =
       after >= kFirstCookie ? HashPlace::of_cookie(after - kFirstCookie) : HashPlace{};
   Reach reach(core_.catalog, caller);
-  const MayEnter may_enter = [&reach](InodeNumber directory) {
-    return reach.may_enter(directory);
-  };
+  const MayEnter may_enter = reach.asker();
   HashPlace place;
   // Most may be others'.
   std::optional<std::string> next = TRY(core_.catalog.find_prefix(listed.beginning, may_enter));
