@@ -21,6 +21,7 @@
 
 #include "backend/base/dir_stream.h"
 #include "backend/base/file_lock.h"
+#include "backend/base/must_wait.h"
 #include "backend/base/proc_status.h"
 #include "backend/superblock.h"
 
@@ -350,17 +351,28 @@ Result<std::unique_ptr<DeviceDir>> DeviceDir::open(const DeviceDirOptions& optio
   return result;
 }
 
+// RESOLVE_CACHED (Linux 5.12): where the kernel would have to ask the disk for a name or an
+// inode, EAGAIN.
 Result<UniqueFd> DeviceDir::open_beneath(std::uint64_t object, int flags) {
   static std::atomic<bool> have_openat2{true};
+  static std::atomic<bool> have_cached{true};
   const ObjectPath path = object_path(object);
-  const bool creates = (flags & O_CREAT) != 0;
-  if (have_openat2.load(std::memory_order_relaxed)) {
+  const bool changes = (flags & (O_CREAT | O_TRUNC)) != 0;
+  while (have_openat2.load(std::memory_order_relaxed)) {
+    const bool is_cached =
+        refuses_to_wait() && !changes && have_cached.load(std::memory_order_relaxed);
     open_how how{};
     how.flags = static_cast<std::uint64_t>(flags);
-    how.mode = creates ? 0600 : 0;
-    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV;
+    how.mode = (flags & O_CREAT) != 0 ? 0600 : 0;
+    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV |
+                  (is_cached ? RESOLVE_CACHED : 0);
     const long fd = ::syscall(SYS_openat2, objects_.get(), path.c_str(), &how, sizeof how);
     if (fd >= 0) return UniqueFd(static_cast<int>(fd));
+    if (is_cached && errno == EAGAIN) return fail(kMustWait, "a disk is to be asked");
+    if (is_cached && errno == EINVAL) {
+      have_cached.store(false, std::memory_order_relaxed);
+      continue;
+    }
     if (errno != ENOSYS) return fail_errno("device: open an object");
     have_openat2.store(false, std::memory_order_relaxed);
   }
@@ -402,10 +414,18 @@ Result<bool> DeviceDir::is_used(std::uint64_t object) {
   return is_refused && !has_another(fd.get());
 }
 
+// fstatat(2) cannot be told not to ask the disk.
 Result<struct stat> DeviceDir::status(std::uint64_t object) {
   struct stat status;
-  if (::fstatat(objects_.get(), object_path(object).c_str(), &status, AT_SYMLINK_NOFOLLOW) !=
-      0) {
+  if (refuses_to_wait()) {
+    const Result<UniqueFd> fd = open_beneath(object, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    // Who may wait needs no descriptor.
+    if (!fd.ok() && (fd.error().code == EMFILE || fd.error().code == ENFILE))
+      return fail(kMustWait, "no descriptor is free");
+    if (!fd.ok()) return fd.error();
+    if (::fstat(fd->get(), &status) != 0) return fail_errno("device: stat an object");
+  } else if (::fstatat(objects_.get(), object_path(object).c_str(), &status,
+                       AT_SYMLINK_NOFOLLOW) != 0) {
     return fail_errno("device: stat an object");
   }
   if (!S_ISREG(status.st_mode)) return fail(EBADMSG, "device: an object is no regular file");

@@ -1,9 +1,10 @@
 // SEAM: a place where copies of objects live as local files: a device directory on ext4/xfs
 // (device_dir).
 //
-// Any thread may call any method. A copy's backing file is named by its object id alone. Of its
-// own accord the product only ever creates and unlinks backing files: mappings outlive what the
-// daemon can see.
+// Any thread may call any method. For one that refuses to wait (backend/base/must_wait.h)
+// open() and status() end with kMustWait where the disk would have to be asked. A copy's
+// backing file is named by its object id alone. Of its own accord the product only ever creates
+// and unlinks backing files: mappings outlive what the daemon can see.
 #pragma once
 
 #include <sys/stat.h>

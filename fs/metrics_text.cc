@@ -80,6 +80,11 @@ void add_tiers(Text& text, const StatusReport& report) {
                   [](const TierStatus& tier) {
                     return std::optional(static_cast<std::uint64_t>(tier.stalled_s));
                   });
+  add_tier_metric(text, report, "device_silent_seconds", "gauge",
+                  "For how long it has given nothing, without an error; 0 while it does.",
+                  [](const TierStatus& tier) {
+                    return std::optional(static_cast<std::uint64_t>(tier.silent_s));
+                  });
   add_tier_metric(text, report, "device_capacity_bytes", "gauge",
                   "Size of the filesystem below.",
                   [](const TierStatus& tier) { return tier.capacity; });

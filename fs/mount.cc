@@ -417,6 +417,7 @@ StatusReport Mount::report() {
     out.tiers.back().room = volume_->room_on(i);
     out.tiers.back().state = volume_->device_state(i);
     out.tiers.back().stalled_s = volume_->stalled_seconds(i);
+    out.tiers.back().silent_s = volume_->silent_seconds(i);
   }
   out.counts = volume_->counts();
   out.operations = session_->stats().snapshot(now);

@@ -55,6 +55,7 @@ json tier_json(const TierStatus& tier) {
           {"objects", or_null(tier.objects)},
           {"state", name_of(tier.state)},
           {"stalled_s", tier.stalled_s},
+          {"silent_s", tier.silent_s},
           {"budget", budget_json(tier.room, tier.state == DeviceState::kWell)},
           {"device_written", or_null(tier.device_written)}};
 }
@@ -252,13 +253,21 @@ void complain(std::vector<std::string>& complaints, std::uint64_t count,
   }
 }
 
+bool is_told(double seconds) { return seconds * kNanosPerSecond >= StallWatch::kTold; }
+
 void complain_of_stall(std::vector<std::string>& complaints, const json& of, const char* key,
                        const std::string& disk) {
-  const double seconds = number_of(of, key);
-  if (seconds * kNanosPerSecond >= StallWatch::kTold)
+  if (const double seconds = number_of(of, key); is_told(seconds))
     complaints.push_back(
         fmt::format("{} has taken no writes for {}: what changes something there waits", disk,
                     seconds_text(seconds)));
+}
+
+void complain_of_silence(std::vector<std::string>& complaints, const json& tier) {
+  if (const double seconds = number_of(tier, "silent_s"); is_told(seconds))
+    complaints.push_back(
+        fmt::format("{} has given nothing for {}: what is not in memory waits, or is a miss",
+                    text_of(tier, "path"), seconds_text(seconds)));
 }
 
 // The line of the pool says why.
@@ -291,6 +300,7 @@ std::vector<std::string> complaints_of(const json& status) {
     if (text_of(tier, "state") == "read_only")
       complaints.push_back(fmt::format("{} is read-only", text_of(tier, "path")));
     complain_of_stall(complaints, tier, "stalled_s", text_of(tier, "path"));
+    complain_of_silence(complaints, tier);
     const double capacity = number_of(tier, "capacity");
     const double left = number_of(tier, "free");
     if (capacity <= 0) {

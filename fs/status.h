@@ -30,6 +30,7 @@ struct TierStatus {
   DeviceRoom room = {};
   DeviceState state = DeviceState::kWell;
   double stalled_s = 0;  // for so long it has taken no writes, without an error; 0: it does
+  double silent_s = 0;   // the same of what it was asked for
   // Written to the block device below since it is there, by anybody; absent: it does not say.
   std::optional<std::uint64_t> device_written = {};
 };

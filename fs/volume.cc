@@ -511,6 +511,24 @@ Result<std::size_t> Volume::read(OpenFile& file, std::span<std::byte> out,
 bool Volume::read_waits(const OpenFile& file, std::size_t size, std::uint64_t offset) const {
   return file.arriving != nullptr && !file.arriving->has(offset, size);
 }
+std::size_t Volume::disks() const noexcept { return parts_->core.devices->indices(); }
+Result<std::optional<std::uint32_t>> Volume::disk_of(InodeNumber inode) {
+  const InodePtr found = TRY(parts_->core.table.get(inode));
+  const auto lock = TRY(lock_to_look(*found));
+  if (!parts_->core.devices->of(*found).ok()) return std::optional<std::uint32_t>{};
+  return found->device;
+}
+std::optional<std::uint32_t> Volume::disk_of(const OpenFile& file) const noexcept {
+  return parts_->core.devices->index_of(file.tier);
+}
+std::optional<std::uint32_t> Volume::disk_to_wait_for(const OpenFile& from,
+                                                      const OpenFile& to) const noexcept {
+  const Devices& devices = *parts_->core.devices;
+  const auto written = devices.index_of(to.tier);
+  const bool is_stuck =
+      written && (devices.stalled(*written) > 0 || devices.silent(*written) > 0);
+  return is_stuck ? written : devices.index_of(from.tier);
+}
 Result<std::size_t> Volume::write(OpenFile& file, std::span<const std::byte> data,
                                   std::uint64_t offset, const Caller& caller) {
   return parts_->files.write(file, data, offset, caller);
@@ -711,6 +729,10 @@ std::vector<TenantReport> Volume::tenants() const { return tenant_reports(parts_
 double Volume::stalled_seconds(std::size_t device) const {
   const Devices& devices = *parts_->core.devices;
   return static_cast<double>(devices.stalled(devices.index_at(device))) / kNanosPerSecond;
+}
+double Volume::silent_seconds(std::size_t device) const {
+  const Devices& devices = *parts_->core.devices;
+  return static_cast<double>(devices.silent(devices.index_at(device))) / kNanosPerSecond;
 }
 double Volume::state_stalled_seconds() const {
   return static_cast<double>(parts_->core.catalog.stalled()) / kNanosPerSecond;

@@ -323,11 +323,19 @@ class Volume {
   Result<Created> make_tmpfile(InodeNumber parent, mode_t mode, int flags,
                                const Caller& caller);
   // Reads into `out`; less only at the end of the file. Only files opened in a mode that comes
-  // to the daemon.
+  // to the daemon. Error: kMustWait, it is not in memory.
   // *slow* when read_waits() says so: it waits for the pool (fs/node/arriving.h). Error then: EIO.
   Result<std::size_t> read(OpenFile& file, std::span<std::byte> out, std::uint64_t offset);
   [[nodiscard]] bool read_waits(const OpenFile& file, std::size_t size,
                                 std::uint64_t offset) const;
+  // Disks are numbered from 0 on; for as long as the volume is open there are no others.
+  [[nodiscard]] std::size_t disks() const noexcept;
+  // That a file's bytes are on; nullopt: none. Error: kMustWait.
+  [[nodiscard]] Result<std::optional<std::uint32_t>> disk_of(InodeNumber inode);
+  [[nodiscard]] std::optional<std::uint32_t> disk_of(const OpenFile& file) const noexcept;
+  // Of a copy: the one that does not answer, if one does not.
+  [[nodiscard]] std::optional<std::uint32_t> disk_to_wait_for(
+      const OpenFile& from, const OpenFile& to) const noexcept;
   // Writes all of `data`, or fails.
   Result<std::size_t> write(OpenFile& file, std::span<const std::byte> data,
                             std::uint64_t offset, const Caller& caller);
@@ -409,6 +417,8 @@ class Volume {
   // either, if that is a second or more, in seconds; else 0. Those of the state directory's
   // disk, and of any of all.
   [[nodiscard]] double stalled_seconds(std::size_t device) const;
+  // The same of what it was asked for.
+  [[nodiscard]] double silent_seconds(std::size_t device) const;
   [[nodiscard]] double state_stalled_seconds() const;
   [[nodiscard]] bool is_stalled() const;
   // What is known of the order of blocks.

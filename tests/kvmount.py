@@ -699,17 +699,18 @@ class LoopFs:
 
     SMALLEST_XFS = 300 << 20
 
-    def __init__(self, kind="ext4", size=512 << 20, options="", mkfs=(), direct=False, content=None):
+    def __init__(self, kind="ext4", size=512 << 20, options="", mkfs=(), direct=False, content=None, image=None):
         self.kind, self.options, self.mkfs = kind, options, list(mkfs)
         self.size = max(size, self.SMALLEST_XFS) if kind == "xfs" else size
         self.content = content  # A filesystem that is there already: its image, compressed by xz.
         self.direct = direct  # Past the page cache, which keeps everything twice otherwise.
+        self.image = image  # Where its bytes are; None for a place of its own.
         self.work = None
 
     def __enter__(self):
         self.work = tempfile.mkdtemp(prefix="kvcachefs-loop-", dir="/var/tmp")
         os.chmod(self.work, 0o755)
-        self.image = os.path.join(self.work, "image")
+        self.image = self.image or os.path.join(self.work, "image")
         self.path = os.path.join(self.work, "disk")
         os.mkdir(self.path)
         try:

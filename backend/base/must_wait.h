@@ -9,6 +9,8 @@
 // refusal first.
 #pragma once
 
+#include <utility>
+
 namespace kvcachefs {
 
 // As an error's code; no errno. It ends where the refusal began, and is nobody's answer.
@@ -27,6 +29,18 @@ class RefusesToWait {
   ~RefusesToWait() { refuses_to_wait() = false; }
   RefusesToWait(const RefusesToWait&) = delete;
   RefusesToWait& operator=(const RefusesToWait&) = delete;
+};
+
+// While one lives its thread may wait all the same: for what is known to be at hand.
+class MayWait {
+ public:
+  MayWait() noexcept : before_(std::exchange(refuses_to_wait(), false)) {}
+  ~MayWait() { refuses_to_wait() = before_; }
+  MayWait(const MayWait&) = delete;
+  MayWait& operator=(const MayWait&) = delete;
+
+ private:
+  const bool before_;
 };
 
 // From here on the call goes to its end on this thread.

@@ -1,8 +1,8 @@
-// The writes that wait for a disk that takes none, and since when: of a frozen filesystem, or a
-// controller that is being reset. Such a disk gives no error, and its writer waits in the
-// kernel, where nothing can end the wait.
+// The calls that wait for a disk that does not answer, and since when: of a frozen filesystem,
+// which takes no writes, or a controller that is being reset, which gives nothing either. Such
+// a disk gives no error, and its caller waits in the kernel, where nothing can end the wait.
 //
-// Any thread; no locks, no I/O. At most kMostWaits writes are seen at a time, further ones are
+// Any thread; no locks, no I/O. At most kMostWaits calls are seen at a time, further ones are
 // not.
 #pragma once
 
@@ -15,15 +15,15 @@ namespace kvcachefs {
 
 class StallWatch {
  public:
-  // A write that has been under way for so long is one to a disk that takes none: longer than a
-  // busy one takes for bytes that go to memory.
+  // A call that has been under way for so long is one to a disk that does not answer: longer
+  // than a busy one takes for bytes that go to memory, or come from it in a piece.
   static constexpr std::int64_t kStalled = 1'000'000'000;  // ns
   // After this it is said to people.
   static constexpr std::int64_t kTold = 2'000'000'000;  // ns
   static constexpr std::size_t kMostWaits = 256;
 
-  // A write that is under way, from its making to its end. Disks are told apart by a number
-  // that their owner gives.
+  // A call that is under way, from its making to its end. Disks are told apart by a number that
+  // their owner gives.
   class Wait {
    public:
     Wait(StallWatch& watch, std::uint32_t disk) noexcept;
@@ -36,7 +36,7 @@ class StallWatch {
     std::size_t slot_;  // kMostWaits: none was free
   };
 
-  // For how long the oldest write to it has been under way, if that is kStalled or more, in
+  // For how long the oldest call to it has been under way, if that is kStalled or more, in
   // nanoseconds; else 0.
   [[nodiscard]] std::int64_t stalled(std::uint32_t disk) const noexcept;
   [[nodiscard]] bool any() const noexcept;

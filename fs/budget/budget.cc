@@ -57,9 +57,8 @@ void Budget::made(const Inode& inode) {
 }
 
 std::optional<SealedCopy> Budget::sealed_copy(Inode& inode, const InodeRecord& record) {
-  const Result<Tier*> tier = devices_.of(inode);
-  if (!tier.ok()) return std::nullopt;
-  const Result<struct stat> backing = (*tier)->status(record.object);
+  if (!devices_.of(inode).ok()) return std::nullopt;
+  const Result<struct stat> backing = devices_.status_of_copy(*inode.device, record.object);
   if (!backing.ok()) return std::nullopt;
   return copy_of(inode, record.object, allocated_bytes(*backing));
 }

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,11 +40,18 @@ Result<std::size_t> Files::read(OpenFile& file, std::span<std::byte> out,
   if (file.arriving != nullptr) TRY(file.arriving->wait_for(offset, out.size()));
   const auto descriptor = TRY(file.descriptor());
   const int fd = descriptor.get();
+  const int how = refuses_to_wait() ? RWF_NOWAIT : 0;
+  std::optional<Devices::Question> asked;
+  if (const auto disk = core_.devices->index_of(file.tier); how == 0 && disk)
+    asked.emplace(*core_.devices, *disk);
   std::size_t done = 0;
   while (done < out.size()) {
-    const ssize_t got =
-        ::pread(fd, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    const iovec rest{.iov_base = out.data() + done, .iov_len = out.size() - done};
+    const ssize_t got = ::preadv2(fd, &rest, 1, static_cast<off_t>(offset + done), how);
     if (got < 0 && errno == EINTR) continue;
+    // EOPNOTSUPP: a filesystem that cannot tell.
+    if (got < 0 && how != 0 && (errno == EAGAIN || errno == EOPNOTSUPP))
+      return fail(kMustWait, "a disk is to be asked");
     if (got < 0) return fail_errno("read");
     if (got == 0) break;
     done += static_cast<std::size_t>(got);

@@ -164,8 +164,7 @@ Result<UniqueFd> Files::truncate_at_open(Inode& inode, Tier& tier, int flags,
 Result<struct stat> Files::check_stands(Inode& inode) {
   Result<struct stat> checked = checked_status(core_, inode);
   if (checked.ok()) return checked;
-  return fail(checked.error().code == ENOENT ? ESTALE : checked.error().code,
-              checked.error().what);
+  return miss_or_error(core_, inode, checked.error(), ESTALE);
 }
 
 Result<void> Files::check_direct_io(InodeNumber directory, int flags) {

@@ -10,6 +10,7 @@
 #include "fs/fuse/caller_ids.h"
 #include "fs/fuse/change_pools.h"
 #include "fs/fuse/libfuse.h"
+#include "fs/fuse/slow_calls.h"
 #include "fs/stats.h"
 #include "fs/volume.h"
 
@@ -22,7 +23,7 @@ struct OperationContext {
   // Runs the calls that may wait for a disk; their answers come from its threads, which live as
   // long as the session. At most `parked_limit` requests of a queue are there at a time
   // (fs/fuse/parking.h): of a ring with a pool half of the entries, without one seven eighths.
-  FairPool* slow_calls = nullptr;
+  SlowCalls* slow_calls = nullptr;
   std::atomic<std::size_t> parked_limit{0};
   std::atomic<std::size_t> parked{0};  // of all queues
   // Requests come by rings, with one thread for all that a CPU's callers ask; settled at INIT.

@@ -1,6 +1,6 @@
 // READ, WRITE, LSEEK of files that the daemon serves; IOCTL.
-#include <atomic>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "fs/fuse/ops.h"
@@ -9,18 +9,37 @@ namespace kvcachefs {
 
 namespace {
 
-// `parked`, if it is given, counts this read; it does not any more when the answer goes, upon which the kernel may send
-// the next.
-void answer_read(Reply& reply, OpenFile& file, std::size_t size, std::uint64_t offset,
-                 std::atomic<std::size_t>* parked) noexcept {
+Result<std::span<std::byte>> read_into_buffer(Reply& reply, OpenFile& file, std::size_t size,
+                                              std::uint64_t offset) {
   const std::span<std::byte> buffer = reply.buffer(size);
   // A short answer would read as the end of the file.
-  const Result<std::size_t> count = buffer.size() < size
-                                        ? Result<std::size_t>(fail(ENOMEM, "buffer for a read"))
-                                        : reply.volume().read(file, buffer, offset);
-  if (parked != nullptr) parked->fetch_sub(1);
-  if (!count) return reply.error(count.error());
-  reply.data(buffer.data(), *count);
+  if (buffer.size() < size) return fail(ENOMEM, "buffer for a read");
+  return buffer.first(TRY(reply.volume().read(file, buffer, offset)));
+}
+
+void answer_bytes(Reply& reply, const Result<std::span<std::byte>>& bytes) noexcept {
+  if (!bytes) return reply.error(bytes.error());
+  reply.data(bytes->data(), bytes->size());
+}
+
+// What is in memory is read here, on whatever thread; what a disk is to be asked for, by a
+// worker of that disk. Where the user has so many of them on their way that no place is left,
+// it is done here, too, as long as the disks answer.
+void read_here_or_there(Reply reply, OpenFile& file, std::size_t size, std::uint64_t offset) {
+  {
+    std::optional<RefusesToWait> here(std::in_place);
+    const auto bytes = read_into_buffer(reply, file, size, offset);
+    here.reset();
+    if (!must_wait(bytes)) return answer_bytes(reply, bytes);
+  }
+  const auto read = [&file, size, offset](Reply& answer) {
+    answer_bytes(answer, read_into_buffer(answer, file, size, offset));
+  };
+  FairPool& workers = reply.context().slow_calls->of(reply.volume().disk_of(file));
+  if (run_parked(reply, workers, 4, read)) return;
+  if (reply.volume().is_stalled())
+    return reply.error(fail(EIO, "too many wait for a disk that does not answer"));
+  read(reply);
 }
 
 }  // namespace
@@ -31,7 +50,7 @@ void op_read(fuse_req_t request, fuse_ino_t, std::size_t size, off_t offset,
   OpenFile& file = *reply.file(info);
   const auto at = static_cast<std::uint64_t>(offset);
   if (!reply.volume().read_waits(file, size, at))
-    return answer_read(reply, file, size, at, nullptr);
+    return read_here_or_there(std::move(reply), file, size, at);
   OperationContext& context = reply.context();
   if (context.parked_reads.fetch_add(1) >= context.most_parked_reads.load()) {
     context.parked_reads.fetch_sub(1);
@@ -41,7 +60,10 @@ void op_read(fuse_req_t request, fuse_ino_t, std::size_t size, off_t offset,
   // The kernel does not release a file while a read of it is under way.
   auto shared = std::make_shared<Reply>(std::move(reply));
   const auto task = [&context, &file, size, at, shared] {
-    answer_read(*shared, file, size, at, &context.parked_reads);
+    const auto bytes = read_into_buffer(*shared, file, size, at);
+    // When the answer goes the kernel may send the next.
+    context.parked_reads.fetch_sub(1);
+    answer_bytes(*shared, bytes);
   };
   if (!context.read_calls->try_post(user, task)) task();
 }
@@ -64,8 +86,9 @@ void op_lseek(fuse_req_t request, fuse_ino_t, off_t offset, int whence,
               fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kLseek);
   OpenFile& file = *reply.file(info);
+  const auto disk = reply.volume().disk_of(file);
   // The filesystem below looks at one extent after the other, and a file may have a million.
-  run_slowly(std::move(reply), [&file, offset, whence](Reply& answer) {
+  run_slowly(std::move(reply), disk, [&file, offset, whence](Reply& answer) {
     const Result<std::uint64_t> position =
         answer.volume().seek(file, static_cast<std::uint64_t>(offset), whence);
     position ? answer.position(*position) : answer.error(position.error());

@@ -99,7 +99,7 @@ void read_directory(Reply reply, fuse_ino_t inode, std::size_t size, off_t offse
                     OpenDirectory* directory) {
   const Caller caller = caller_of(reply.request());
   if (Volume::is_made_up(inode)) {
-    return run_slowly(std::move(reply), [=](Reply& answer) {
+    return run_slowly(std::move(reply), kNoDisk, [=](Reply& answer) {
       answer_listing(answer, inode, size, offset, plus, caller, AskPool::kNo, directory);
     });
   }

@@ -52,7 +52,8 @@ void op_lookup(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept
   Reply reply(request, Operation::kLookup);
   const Caller caller = caller_of(request);
   if (Volume::is_made_up(parent))
-    return run_slowly(std::move(reply), later(ask_for(parent, name, caller, AskPool::kNo)));
+    return run_slowly(std::move(reply), kNoDisk,
+                      later(ask_for(parent, name, caller, AskPool::kNo)));
   // Where too many wait for the pool, what is not here is a miss.
   const bool asks_pool =
       look_here(reply, [&](Volume& volume) { return volume.lookup_asks_pool(parent, name); });

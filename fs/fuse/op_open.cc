@@ -47,7 +47,11 @@ void op_open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) noexcep
           fuse_file_info answered = copy;
           answer_opened(answer, opened, answered);
         });
-  if (cost == OpenCost::kWaitsForDisk) return run_slowly(std::move(reply), open);
+  if (cost == OpenCost::kWaitsForDisk) {
+    const auto disk = look_or(
+        reply, [=](Volume& volume) { return volume.disk_of(inode); }, kNoDisk);
+    return run_slowly(std::move(reply), disk, open);
+  }
   if (!run_on_pool(reply, open)) reply.error(fail(ENOENT, "too many wait for the pool"));
 }
 

@@ -14,10 +14,11 @@ using Clock = std::chrono::steady_clock;
 
 // `sync(volume)` puts it on the disk; where an fsync means the pool it waits for that as well.
 template <class Sync>
-void sync_here_or_there(Reply reply, fuse_ino_t inode, Sync sync) {
+void sync_here_or_there(Reply reply, fuse_ino_t inode, std::optional<std::uint32_t> disk,
+                        Sync sync) {
   OperationContext& context = reply.context();
   if (!reply.volume().syncs_on_pool())
-    return run_slowly(std::move(reply),
+    return run_slowly(std::move(reply), disk,
                       [sync](Reply& answer) { answer.result(sync(answer.volume())); });
   const auto wait = [&context, inode, sync, called = Clock::now()](Reply& answer) {
     Result<void> done = sync(answer.volume());
@@ -53,15 +54,17 @@ void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   const auto flush = [&file, caller](Reply& answer) {
     answer.result(answer.volume().flush(file, caller));
   };
+  const auto disk = reply.volume().disk_of(file);
   cost == FlushCost::kQuick ? run_change(std::move(reply), flush)
-                            : run_slowly(std::move(reply), flush);
+                            : run_slowly(std::move(reply), disk, flush);
 }
 
 void op_fsync(fuse_req_t request, fuse_ino_t inode, int data_only,
               fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kFsync);
   OpenFile& file = *reply.file(info);
-  sync_here_or_there(std::move(reply), inode,
+  const auto disk = reply.volume().disk_of(file);
+  sync_here_or_there(std::move(reply), inode, disk,
                      [&file, data_only, caller = caller_of(request)](Volume& volume) {
                        return volume.fsync(file, data_only != 0, caller);
                      });
@@ -71,7 +74,7 @@ void op_fsyncdir(fuse_req_t request, fuse_ino_t inode, int, fuse_file_info* info
   Reply reply(request, Operation::kFsyncdir);
   if (OpenDirectory* directory = reply.directory(info); directory != nullptr)
     reply.volume().synced_directory(*directory);
-  sync_here_or_there(std::move(reply), inode,
+  sync_here_or_there(std::move(reply), inode, kNoDisk,
                      [inode](Volume& volume) { return volume.fsync_directory(inode); });
 }
 
@@ -79,11 +82,13 @@ void op_fallocate(fuse_req_t request, fuse_ino_t, int mode, off_t offset, off_t 
                   fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kFallocate);
   OpenFile& file = *reply.file(info);
-  run_slowly(std::move(reply), [&file, mode, offset, length,
-                                caller = caller_of(request)](Reply& answer) {
-    answer.result(answer.volume().fallocate(file, mode, static_cast<std::uint64_t>(offset),
-                                            static_cast<std::uint64_t>(length), caller));
-  });
+  const auto disk = reply.volume().disk_of(file);
+  run_slowly(
+      std::move(reply), disk,
+      [&file, mode, offset, length, caller = caller_of(request)](Reply& answer) {
+        answer.result(answer.volume().fallocate(file, mode, static_cast<std::uint64_t>(offset),
+                                                static_cast<std::uint64_t>(length), caller));
+      });
 }
 
 void op_copy_file_range(fuse_req_t request, fuse_ino_t, off_t from_offset,
@@ -95,16 +100,17 @@ void op_copy_file_range(fuse_req_t request, fuse_ino_t, off_t from_offset,
   constexpr std::size_t kMost = 0x7fff'f000;
   OpenFile& from = *reply.file(from_info);
   OpenFile& to = *reply.file(to_info);
-  run_slowly(
-      std::move(reply), [&from, &to, from_offset, to_offset, length = std::min(length, kMost),
-                         caller = caller_of(request)](Reply& answer) {
-        const Result<std::uint64_t> copied =
-            answer.volume().copy_range(from, static_cast<std::uint64_t>(from_offset), to,
-                                       static_cast<std::uint64_t>(to_offset), length, caller);
-        before_answer(&from);  // the reply remembers one file, `to`
-        if (!copied) return answer.error(copied.error());
-        answer.written(*copied);
-      });
+  const auto disk = reply.volume().disk_to_wait_for(from, to);
+  run_slowly(std::move(reply), disk,
+             [&from, &to, from_offset, to_offset, length = std::min(length, kMost),
+              caller = caller_of(request)](Reply& answer) {
+               const Result<std::uint64_t> copied = answer.volume().copy_range(
+                   from, static_cast<std::uint64_t>(from_offset), to,
+                   static_cast<std::uint64_t>(to_offset), length, caller);
+               before_answer(&from);  // the reply remembers one file, `to`
+               if (!copied) return answer.error(copied.error());
+               answer.written(*copied);
+             });
 }
 
 }  // namespace kvcachefs

@@ -27,7 +27,7 @@ void op_setxattr(fuse_req_t request, fuse_ino_t inode, const char* name, const c
                     caller](Reply& answer) {
     answer.result(answer.volume().set_xattr(inode, name, value, flags, caller));
   };
-  waits ? run_slowly(std::move(reply), set) : run_change(std::move(reply), set);
+  waits ? run_slowly(std::move(reply), kNoDisk, set) : run_change(std::move(reply), set);
 }
 
 void op_getxattr(fuse_req_t request, fuse_ino_t inode, const char* name,
@@ -39,7 +39,7 @@ void op_getxattr(fuse_req_t request, fuse_ino_t inode, const char* name,
     answer_bytes(std::move(answer), value, size);
   };
   if (!Volume::xattr_is_sought(name)) return run_look(std::move(reply), get, answer_it);
-  run_slowly(std::move(reply),
+  run_slowly(std::move(reply), kNoDisk,
              [get, answer_it](Reply& answer) { answer_it(answer, get(answer.volume())); });
 }
 

@@ -43,13 +43,16 @@ template <class Work>
   return true;
 }
 
-// For calls that may wait for a disk. Who has so many of them on their way that no place is
-// left is told to ask again: on the thread that reads everybody's requests none may run.
+// For calls that may wait for a disk, that one (Volume::disk_of()) or whatever they need. Who
+// has so many of them on their way that no place is left is told to ask again: on the thread
+// that reads everybody's requests none may run.
 template <class Work>
-void run_slowly(Reply reply, Work work) {
-  if (!run_parked(reply, *reply.context().slow_calls, 4, std::move(work)))
+void run_slowly(Reply reply, std::optional<std::uint32_t> disk, Work work) {
+  if (!run_parked(reply, reply.context().slow_calls->of(disk), 4, std::move(work)))
     reply.error(fail(EINTR, "too many wait for the disk"));
 }
+
+constexpr std::optional<std::uint32_t> kNoDisk;
 
 // For calls that change a name, a record or a local file: they end at once, but on a disk that
 // takes no writes, where each waits as long as that lasts. Where its user has so many of them

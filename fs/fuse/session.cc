@@ -32,8 +32,6 @@ namespace {
 
 // Fewer wait than have been parked, which is bounded (parked_limit).
 constexpr std::size_t kMostWaiting = 65'536;
-// Of one user enough to overlap the disk waits of many writers; they wait, they do not compute.
-constexpr FairPool::Limits kSlowThreads{.each = 8, .most = 32, .queue = kMostWaiting};
 constexpr FairPool::Limits kRoomThread{.each = 1, .most = 1, .queue = kMostWaiting};
 // They wait for the pool: its client does four lookups and four loads at a time.
 constexpr FairPool::Limits kPoolThreads{.each = 16, .most = 32, .queue = kMostWaiting};
@@ -183,7 +181,7 @@ Result<void> FuseSession::mount(std::string& problem) {
   std::free(canonical);
 
   TRY(create_session(problem));
-  slow_calls_ = std::make_unique<FairPool>("kv-slow", kSlowThreads);
+  slow_calls_ = std::make_unique<SlowCalls>(context_->volume->disks());
   context_->slow_calls = slow_calls_.get();
   change_calls_ = std::make_unique<ChangePools>();
   context_->change_calls = change_calls_.get();

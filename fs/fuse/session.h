@@ -26,6 +26,7 @@
 #include "backend/base/fair_pool.h"
 #include "backend/base/result.h"
 #include "fs/fuse/change_pools.h"
+#include "fs/fuse/slow_calls.h"
 #include "fs/node/ports.h"
 #include "fs/stats.h"
 
@@ -144,7 +145,7 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   std::atomic<bool> mounted_{false};
   fuse_session* session_ = nullptr;
   std::unique_ptr<OperationContext> context_;
-  std::unique_ptr<FairPool> slow_calls_;
+  std::unique_ptr<SlowCalls> slow_calls_;
   std::unique_ptr<ChangePools> change_calls_;
   std::unique_ptr<FairPool> room_calls_;
   std::unique_ptr<FairPool> pool_calls_;

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <optional>
 
+#include "backend/base/clock.h"
 #include "backend/base/units.h"
 #include "fs/life/drop.h"
 #include "fs/life/has_sealed_bytes.h"
@@ -90,7 +92,29 @@ Result<struct stat> take_as_changed(Core& core, Inode& inode, ObjectId object,
   return backing;
 }
 
+// Of what was found a moment ago the kernel has name and inode in memory; to make sure of that
+// costs a descriptor, and a third of an open.
+Result<struct stat> status_of_backing(Core& core, Inode& inode, Tier& tier, ObjectId object) {
+  constexpr std::int64_t kStaysInMemory = 10 * kNanosPerSecond;
+  const std::int64_t now = monotonic_now();
+  const std::int64_t seen = inode.seen_at.load(std::memory_order_relaxed);
+  std::optional<MayWait> here;
+  if (seen != 0 && now - seen < kStaysInMemory) here.emplace();
+  Result<struct stat> status =
+      here ? tier.status(object) : core.devices->status_of_copy(*inode.device, object);
+  if (status.ok()) inode.seen_at.store(now, std::memory_order_relaxed);
+  return status;
+}
+
 }  // namespace
+
+Error miss_or_error(Core& core, Inode& inode, const Error& error, int miss) {
+  if (error.code == ENOENT) return fail(miss, error.what);
+  if (error.code != ETIMEDOUT) return error;
+  const Result<Treatment> treated = note_policy(core, inode);
+  const bool is_kept = !treated.ok() || treated->policy >= FilePolicy::kKeep;
+  return fail(is_kept ? EIO : miss, error.what);
+}
 
 Result<struct stat> checked_status(Core& core, Inode& inode) {
   {
@@ -109,7 +133,10 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
     const InodeRecord& record = inode.record;
     object = record.object;
     if (tier.ok()) {
-      const Result<struct stat> backing = (*tier)->status(object);
+      const Result<struct stat> backing = status_of_backing(core, inode, **tier, object);
+      if (!backing.ok() &&
+          (backing.error().code == kMustWait || backing.error().code == ETIMEDOUT))
+        return backing.error();
       if (backing.ok()) {
         const DataStamp now = stamp_of(*backing);
         if (record.state != DataState::kSealed || inode.writers > 0 ||

@@ -2,6 +2,9 @@
 
 #include <pthread.h>
 
+#include <chrono>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "backend/base/log.h"
@@ -10,6 +13,8 @@ namespace kvcachefs {
 namespace {
 
 constexpr int kRoundsBetweenReads = 10;
+// Others wait for their check meanwhile.
+constexpr std::chrono::seconds kLongestCheck{2};
 // A path that fails over, or a part of the disk that does not read, is no loss.
 constexpr int kSurelyLost = 3;
 
@@ -64,9 +69,38 @@ void DeviceWatch::run() {
   }
 }
 
+// nullopt: it does not answer. What it says later is the answer to the next question.
+std::optional<Result<void>> DeviceWatch::ask(std::uint32_t device, TierCheck how) {
+  std::shared_ptr<Question>& at = asked_[device];
+  if (at == nullptr) at = std::make_shared<Question>();
+  const std::shared_ptr<Question> question = at;
+  if (const std::lock_guard lock(question->mutex); true) {
+    if (question->is_under_way) return std::nullopt;
+    if (question->answer) return std::exchange(question->answer, std::nullopt);
+    question->is_under_way = true;
+  }
+  const auto check = [devices = core_.devices.get(), device, how, question] {
+    // A disk that takes no writes may give what is there.
+    std::optional<Devices::Question> asked;
+    if (how == TierCheck::kRead) asked.emplace(*devices, device);
+    const Result<void> answer = devices->at(device).check(how);
+    const std::lock_guard lock(question->mutex);
+    question->answer = answer;
+    question->is_under_way = false;
+    return Result<bool>(true);
+  };
+  const Result<bool> done = core_.devices->work_within<bool>(device, kLongestCheck, check,
+                                                             [](const Result<bool>&) {});
+  const std::lock_guard lock(question->mutex);
+  if (!done.ok() && done.error().code == EAGAIN) question->is_under_way = false;
+  return std::exchange(question->answer, std::nullopt);
+}
+
 void DeviceWatch::check(std::uint32_t device, TierCheck how) {
   Tier& tier = core_.devices->at(device);
-  const Result<void> checked = tier.check(how);
+  const std::optional<Result<void>> answer = ask(device, how);
+  if (!answer) return;
+  const Result<void>& checked = *answer;
   if (!checked.ok() && !is_device_failure(checked.error().code)) {
     log_debug("device not checked path={} errno={} step=\"{}\"", tier.info().path,
               checked.error().code, checked.error().what);

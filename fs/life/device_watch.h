@@ -3,13 +3,15 @@
 //
 // A device is checked when somebody has seen it fail, once in a period (a second) while it is not well, and by a read every
 // ten periods. It is lost when three checks in a row could not read; until then it only gets no new files. One
-// thread a mount: while a check hangs in a dying disk, nothing else does because of it.
+// thread a mount, and one of Devices for each check: while that hangs in a dying disk, nothing else does because of it.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
@@ -32,16 +34,25 @@ class DeviceWatch {
   void suspect(std::uint32_t device);
 
  private:
+  struct Question {
+    std::mutex mutex;  // a leaf
+    bool is_under_way = false;
+    std::optional<Result<void>> answer;
+  };
+
   void run();
   void check(std::uint32_t device, TierCheck how);
+  std::optional<Result<void>> ask(std::uint32_t device, TierCheck how);
 
   Core& core_;
   const std::chrono::milliseconds period_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::unordered_set<std::uint32_t> suspected_;      // under mutex_
-  bool stopping_ = false;                            // under mutex_
-  std::unordered_map<std::uint32_t, int> failures_;  // in a row, by device; of who checks
+  std::unordered_set<std::uint32_t> suspected_;  // under mutex_
+  bool stopping_ = false;                        // under mutex_
+  // Of who checks, by device: failures in a row, and what was asked last.
+  std::unordered_map<std::uint32_t, int> failures_;
+  std::unordered_map<std::uint32_t, std::shared_ptr<Question>> asked_;
   std::thread thread_;
 };
 

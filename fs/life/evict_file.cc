@@ -35,6 +35,9 @@ Result<Eviction> evict_file(Core& core, const InodePtr& inode, DropReason reason
   {
     const std::lock_guard lock(inode->mutex);
     out.obstacle = TRY(obstacle_now(core, *inode, treatment, reason));
+    // Nothing of it would become free, and each look at it would wait.
+    const bool is_silent = inode->device && core.devices->silent(*inode->device) > 0;
+    if (is_silent && reason != DropReason::kAsked) out.obstacle = Obstacle::kUnwanted;
     if (out.obstacle != Obstacle::kNone) return out;
     const std::optional<SealedCopy> copy =
         inode->record.state == DataState::kRemote

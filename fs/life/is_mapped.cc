@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace kvcachefs {
@@ -60,7 +61,10 @@ bool look_at(Core& core, const std::vector<MappedFiles::File>& files) {
 
 }  // namespace
 
+// What somebody has open or mapped is in memory: no disk is asked.
 bool is_used(Tier& tier, ObjectId object) {
+  std::optional<RefusesToWait> here;
+  if (!refuses_to_wait()) here.emplace();
   const Result<bool> used = tier.is_used(object);
   return used.ok() && *used;
 }

@@ -16,10 +16,6 @@
 #include "fs/node/attributes.h"
 
 namespace kvcachefs {
-namespace {
-
-// Up to this many files each get a journal commit of their own.
-constexpr std::size_t kFewFiles = 4;
 
 // A file that was ready when it was looked at, and what must still hold when its seal is
 // recorded.
@@ -33,10 +29,22 @@ struct SealCandidate {
   FileToSync sync;  // of the descriptor
 };
 
+namespace {
+
+// Up to this many files each get a journal commit of their own.
+constexpr std::size_t kFewFiles = 4;
+
+void raise_to(std::atomic<std::uint64_t>& number, std::uint64_t value) noexcept {
+  std::uint64_t now = number;
+  while (now < value && !number.compare_exchange_weak(now, value)) {
+  }
+}
+
 enum class Sealed { kYes, kNotReady, kPoisoned };
 
 // nullopt: it is not ready. An error: it is to be looked at again.
-Result<std::optional<SealCandidate>> find_candidate(Core& core, InodeNumber number) {
+Result<std::optional<SealCandidate>> find_candidate(Core& core, InodeNumber number,
+                                                    const std::set<std::uint32_t>& busy) {
   const auto none = [](const Error& error, int is_answer) {
     return error.code == is_answer ? Result<std::optional<SealCandidate>>(std::nullopt)
                                    : Result<std::optional<SealCandidate>>(error);
@@ -60,9 +68,11 @@ Result<std::optional<SealCandidate>> find_candidate(Core& core, InodeNumber numb
     return std::optional<SealCandidate>{};
   Result<Tier*> tier = core.devices->of(**inode);
   if (!tier.ok()) return none(tier.error(), ENOENT);
-  Result<UniqueFd> fd = (*tier)->open(record.object, O_RDONLY);
+  const std::uint32_t disk = *(*inode)->device;
+  if (busy.count(disk) > 0) return fail(EBUSY, "others of its disk are being sealed");
+  Result<UniqueFd> fd = core.devices->open_copy(disk, record.object, O_RDONLY);
   if (!fd.ok()) return none(fd.error(), ENOENT);
-  const FileToSync sync{.fd = fd->get(), .device = *(*inode)->device, .stamp = {}};
+  const FileToSync sync{.fd = fd->get(), .device = disk, .stamp = {}};
   return std::optional(SealCandidate{.inode = *inode,
                                      .object = record.object,
                                      .write_opens = (*inode)->write_opens,
@@ -182,6 +192,10 @@ void Sealer::start() {
 
 void Sealer::wake(InodeNumber number) {
   const std::lock_guard lock(mutex_);
+  wake_locked(number);
+}
+
+void Sealer::wake_locked(InodeNumber number) {
   last_wake_ = Clock::now();
   if (!pending_ || first_wake_ > last_wake_) first_wake_ = last_wake_;
   pending_ = true;
@@ -197,6 +211,8 @@ std::uint64_t Sealer::want_sync() {
   return ++wanted_;
 }
 
+Sealer::~Sealer() { stop(std::chrono::seconds(0)); }
+
 bool Sealer::sync() {
   std::uint64_t wanted = 0;
   {
@@ -204,13 +220,15 @@ bool Sealer::sync() {
     sync_wanted_ = false;
     wanted = wanted_;
   }
+  const std::uint64_t committed = committed_;
   if (const Result<void> synced = core_.catalog.sync(); !synced.ok()) {
     log_error("what was closed is not durable: catalog sync failed errno={}",
               synced.error().code);
     return false;
   }
-  unsynced_ = 0;
-  synced_ = wanted;
+  // Another one that began later may have ended before.
+  raise_to(on_disk_, committed);
+  raise_to(synced_, wanted);
   return true;
 }
 
@@ -222,6 +240,8 @@ void Sealer::stop(std::chrono::milliseconds deadline) {
     changed_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
+  std::unique_lock lock(mutex_);
+  none_busy_.wait(lock, [this] { return busy_.empty(); });
 }
 
 bool Sealer::stopping() {
@@ -268,6 +288,21 @@ void Sealer::run() {
   }
 }
 
+void Sealer::Outcome::leave(InodeNumber number) noexcept {
+  first_left = std::min(first_left, number);
+}
+
+void Sealer::Outcome::leave_and_retry(InodeNumber number) noexcept {
+  leave(number);
+  retry = true;
+}
+
+void Sealer::Outcome::add(const Outcome& other) noexcept {
+  sealed += other.sealed;
+  leave(other.first_left);
+  retry = retry || other.retry;
+}
+
 void Sealer::pass() {
   InodeNumber after = 0;
   {
@@ -275,88 +310,32 @@ void Sealer::pass() {
     after = from_ == 0 ? 0 : from_ - 1;
     from_ = UINT64_MAX;
   }
-  InodeNumber first_left = UINT64_MAX;  // still unsealed: the next pass must look again
+  Outcome all;
   // Those of the last pass, when its sync has failed.
-  bool retry = unsynced_ > 0 && !sync();
+  all.retry = unsynced() > 0 && !sync();
   while (true) {
     if (out_of_time()) {
-      first_left = std::min(first_left, after + 1);
+      all.leave(after + 1);
       break;
     }
     Result<std::vector<InodeNumber>> numbers = core_.catalog.list_unsealed(after, kBatch);
     if (!numbers.ok()) {
-      retry = true;
-      first_left = std::min(first_left, after + 1);
+      all.leave_and_retry(after + 1);
       break;
     }
     if (numbers->empty()) break;
-    std::vector<SealCandidate> batch;
-    std::uint64_t bytes = 0;
-    for (const InodeNumber number : *numbers) {
-      if (bytes >= kBatchBytes) break;
-      after = number;
-      Result<std::optional<SealCandidate>> file = find_candidate(core_, number);
-      if (file.ok() && *file) {
-        batch.push_back(std::move(**file));
-        bytes += batch.back().size;
-        continue;
-      }
-      first_left = std::min(first_left, number);
-      if (file.ok()) continue;
-      retry = true;
-      log_debug("not sealed inode={} errno={} step=\"{}\"", number, file.error().code,
-                file.error().what);
-    }
-    if (batch.size() > kFewFiles && !stopping()) sync_all(core_, batch);
     std::uint64_t sealed = 0;
-    for (SealCandidate& file : batch) {
-      if (out_of_time()) {
-        first_left = std::min(first_left, file.inode->number);
-        continue;
-      }
-      // Its names may change just now: what was known holds.
-      static_cast<void>(note_policy(core_, *file.inode).ok());
-      ++unsynced_;
-      const Result<Sealed> outcome =
-          file.failed ? Result<Sealed>(Sealed::kPoisoned) : seal_one(core_, file);
-      if (!outcome.ok() || *outcome != Sealed::kYes) --unsynced_;
-      if (outcome.ok() && *outcome == Sealed::kYes) {
-        ++sealed;
-        {
-          // What nobody has renamed, or opened since it was made, can go as well.
-          const std::lock_guard lock(file.inode->mutex);
-          if (file.inode->record.nlink > 0) put_in_order(core_, *file.inode);
-        }
-        // Counted as sealed only after the sync below.
-        core_.counters.unsealed.fetch_add(1, std::memory_order_relaxed);
-      } else if (outcome.ok() && *outcome == Sealed::kPoisoned) {
-        const Result<bool> gone = give_up(core_, file);
-        if (!gone.ok())
-          log_error("poison failed inode={} errno={}", file.inode->number, gone.error().code);
-        if (!gone.ok() || !*gone) {
-          retry = true;
-          first_left = std::min(first_left, file.inode->number);
-        }
-      } else {
-        if (!outcome.ok() && outcome.error().code != ENOSPC) {  // said once, by who found it
-          log_warn("seal failed inode={} errno={} step=\"{}\"", file.inode->number,
-                   outcome.error().code, outcome.error().what);
-        }
-        retry = true;
-        first_left = std::min(first_left, file.inode->number);
-      }
+    for (auto& [disk, batch] : collect(*numbers, after, all)) {
+      const Outcome outcome = seal(disk, std::move(batch));
+      sealed += outcome.sealed;
+      all.add(outcome);
     }
-    if (sealed == 0) continue;
-    if (!sync()) retry = true;
-    // Who sees that nothing is left sees all that was done.
-    core_.counters.sealed_total.fetch_add(sealed, std::memory_order_relaxed);
-    core_.counters.unsealed.fetch_sub(sealed);
-    if (core_.is_pooled && core_.on_pool_work) core_.on_pool_work();
+    if (sealed > 0 && !finish(sealed)) all.retry = true;
   }
   const std::lock_guard lock(mutex_);
-  from_ = std::min(from_, first_left);
-  if (!retry) retry_after_ = kQuiet;
-  if (retry && !stopping_) {
+  from_ = std::min(from_, all.first_left);
+  if (!all.retry) retry_after_ = kQuiet;
+  if (all.retry && !stopping_) {
     // Something moved under the seal, or a disk fails: again after a quiet time, or, if nobody stores anything else, a longer
     // one each time.
     const Clock::time_point at = Clock::now() + retry_after_ - kQuiet;
@@ -364,6 +343,120 @@ void Sealer::pass() {
     pending_ = true;
     retry_after_ = std::min<Clock::duration>(2 * retry_after_, kLongestRetry);
   }
+}
+
+std::map<std::uint32_t, std::unique_ptr<Sealer::Batch>> Sealer::collect(
+    const std::vector<InodeNumber>& numbers, InodeNumber& after, Outcome& outcome) {
+  std::set<std::uint32_t> busy;
+  {
+    const std::lock_guard lock(mutex_);
+    busy = busy_;
+  }
+  std::map<std::uint32_t, std::unique_ptr<Batch>> batches;
+  std::uint64_t bytes = 0;
+  for (const InodeNumber number : numbers) {
+    if (bytes >= kBatchBytes) break;
+    after = number;
+    Result<std::optional<SealCandidate>> file = find_candidate(core_, number, busy);
+    if (file.ok() && *file) {
+      bytes += (*file)->size;
+      std::unique_ptr<Batch>& batch = batches[(*file)->sync.device];
+      if (batch == nullptr) batch = std::make_unique<Batch>();
+      batch->push_back(std::move(**file));
+      continue;
+    }
+    outcome.leave(number);
+    // The end of a batch is told.
+    if (file.ok() || file.error().code == EBUSY) continue;
+    outcome.retry = true;
+    log_debug("not sealed inode={} errno={} step=\"{}\"", number, file.error().code,
+              file.error().what);
+  }
+  return batches;
+}
+
+Sealer::Outcome Sealer::seal(std::uint32_t disk, std::unique_ptr<Batch> batch) {
+  if (core_.devices->count() == 1) return seal_all(*batch);
+  const std::shared_ptr<Batch> files = std::move(batch);
+  {
+    const std::lock_guard lock(mutex_);
+    busy_.insert(disk);
+  }
+  const Result<Outcome> outcome = core_.devices->work_within<Outcome>(
+      disk, kLongestBatch, [this, files]() -> Result<Outcome> { return seal_all(*files); },
+      [this, disk](const Result<Outcome>& late) { finish_late(disk, *late); });
+  const bool is_late = !outcome.ok() && outcome.error().code == ETIMEDOUT;
+  if (!is_late) {
+    const std::lock_guard lock(mutex_);
+    busy_.erase(disk);
+  }
+  if (outcome.ok()) return *outcome;
+  Outcome left;
+  left.retry = !is_late;
+  for (const SealCandidate& file : *files) left.leave(file.inode->number);
+  return left;
+}
+
+Sealer::Outcome Sealer::seal_all(Batch& batch) {
+  Outcome outcome;
+  if (batch.size() > kFewFiles && !stopping()) sync_all(core_, batch);
+  for (SealCandidate& file : batch) {
+    if (out_of_time()) {
+      outcome.leave(file.inode->number);
+    } else {
+      seal_file(file, outcome);
+    }
+  }
+  return outcome;
+}
+
+void Sealer::seal_file(SealCandidate& file, Outcome& outcome) {
+  const InodeNumber number = file.inode->number;
+  // Its names may change just now: what was known holds.
+  static_cast<void>(note_policy(core_, *file.inode).ok());
+  ++under_way_;
+  const Result<Sealed> sealed =
+      file.failed ? Result<Sealed>(Sealed::kPoisoned) : seal_one(core_, file);
+  if (sealed.ok() && *sealed == Sealed::kYes) ++committed_;
+  --under_way_;
+  if (sealed.ok() && *sealed == Sealed::kYes) {
+    ++outcome.sealed;
+    {
+      // What nobody has renamed, or opened since it was made, can go as well.
+      const std::lock_guard lock(file.inode->mutex);
+      if (file.inode->record.nlink > 0) put_in_order(core_, *file.inode);
+    }
+    // Counted as sealed only after finish().
+    core_.counters.unsealed.fetch_add(1, std::memory_order_relaxed);
+  } else if (sealed.ok() && *sealed == Sealed::kPoisoned) {
+    const Result<bool> gone = give_up(core_, file);
+    if (!gone.ok()) log_error("poison failed inode={} errno={}", number, gone.error().code);
+    if (!gone.ok() || !*gone) outcome.leave_and_retry(number);
+  } else {
+    if (!sealed.ok() && sealed.error().code != ENOSPC) {  // said once, by who found it
+      log_warn("seal failed inode={} errno={} step=\"{}\"", number, sealed.error().code,
+               sealed.error().what);
+    }
+    outcome.leave_and_retry(number);
+  }
+}
+
+bool Sealer::finish(std::uint64_t sealed) {
+  const bool is_synced = sync();
+  // Who sees that nothing is left sees all that was done.
+  core_.counters.sealed_total.fetch_add(sealed, std::memory_order_relaxed);
+  core_.counters.unsealed.fetch_sub(sealed);
+  if (core_.is_pooled && core_.on_pool_work) core_.on_pool_work();
+  return is_synced;
+}
+
+// What the pass has left for it is looked at now.
+void Sealer::finish_late(std::uint32_t disk, const Outcome& outcome) {
+  if (outcome.sealed > 0) static_cast<void>(finish(outcome.sealed));
+  const std::lock_guard lock(mutex_);
+  busy_.erase(disk);
+  wake_locked(outcome.first_left);
+  none_busy_.notify_all();
 }
 
 }  // namespace kvcachefs

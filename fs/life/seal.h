@@ -4,7 +4,8 @@
 // It waits for the end of a burst of stores (kQuiet without a new file, kLongestWait at most),
 // then takes the unsealed files that nobody has open for writing, in batches: status,
 // fdatasync, checksums, an equal status again, one commit each, and one sync of the catalog for
-// the batch. A file that fails its fdatasync is poisoned.
+// the batch. A file that fails its fdatasync is poisoned. Of several disks each has a batch of
+// its own: one that does not answer is left to itself, and has its turn again when it does.
 //
 // It keeps no queue: what is unsealed is a table of the catalog, so a backlog costs no memory
 // and survives a crash.
@@ -14,7 +15,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -22,10 +26,12 @@
 
 namespace kvcachefs {
 
+struct SealCandidate;
+
 class Sealer {
  public:
   explicit Sealer(Core& core) : core_(core) {}
-  ~Sealer() { stop(std::chrono::seconds(0)); }
+  ~Sealer();
   Sealer(const Sealer&) = delete;
   Sealer& operator=(const Sealer&) = delete;
 
@@ -42,7 +48,12 @@ class Sealer {
   }
   // Seals that are in the catalog, or are about to be, and are not on the disk yet. Any thread. When it is 0 after the table
   // of the unsealed has shown that a file is sealed, a power cut keeps that file.
-  [[nodiscard]] std::uint64_t unsynced() const noexcept { return unsynced_; }
+  [[nodiscard]] std::uint64_t unsynced() const noexcept {
+    // In this order: a seal that is under way becomes one that is committed, then one on disk.
+    const std::uint64_t on_disk = on_disk_;
+    const std::uint64_t under_way = under_way_;
+    return under_way + (committed_ - on_disk);
+  }
   // Seals what is ready, for `deadline` at most, and ends the thread.
   void stop(std::chrono::milliseconds deadline);
 
@@ -55,10 +66,36 @@ class Sealer {
   // sealed counts when the batch is done.
   static constexpr std::size_t kBatch = 512;
   static constexpr std::uint64_t kBatchBytes = 256 << 20;
+  // Longer than a disk that works takes for most batches.
+  static constexpr std::chrono::seconds kLongestBatch{2};
+
+  using Batch = std::vector<SealCandidate>;  // of one disk
+  struct Outcome {
+    std::uint64_t sealed = 0;             // in the catalog, and not yet on the disk
+    InodeNumber first_left = UINT64_MAX;  // still unsealed: the next pass must look again
+    bool retry = false;                   // soon, for it failed
+    void leave(InodeNumber number) noexcept;
+    void leave_and_retry(InodeNumber number) noexcept;
+    void add(const Outcome& other) noexcept;
+  };
 
   void run();
   // One walk over the unsealed files.
   void pass();
+  // The ready ones among these, as many as are done at a time, by disk; `after` becomes the last
+  // that was looked at.
+  std::map<std::uint32_t, std::unique_ptr<Batch>> collect(
+      const std::vector<InodeNumber>& numbers, InodeNumber& after, Outcome& outcome);
+  // Where there are other disks it waits for kLongestBatch; what is not done then goes on by
+  // itself.
+  Outcome seal(std::uint32_t disk, std::unique_ptr<Batch> batch);
+  Outcome seal_all(Batch& batch);
+  void seal_file(SealCandidate& file, Outcome& outcome);
+  // Syncs what was sealed. False: that failed.
+  bool finish(std::uint64_t sealed);
+  void finish_late(std::uint32_t disk, const Outcome& outcome);
+  // As wake(); the caller holds the lock.
+  void wake_locked(InodeNumber number);
   // Of the catalog. False: it failed, and was logged.
   bool sync();
   [[nodiscard]] bool stopping();
@@ -73,7 +110,11 @@ class Sealer {
   bool sync_wanted_ = false;
   std::uint64_t wanted_ = 0;  // syncs, since the start
   std::atomic<std::uint64_t> synced_{0};
-  std::atomic<std::uint64_t> unsynced_{0};
+  std::atomic<std::uint64_t> under_way_{0};  // seals
+  std::atomic<std::uint64_t> committed_{0};
+  std::atomic<std::uint64_t> on_disk_{0};  // of those
+  std::set<std::uint32_t> busy_;           // disks of which a batch is under way; under mutex_
+  std::condition_variable none_busy_;
   bool hurried_ = false;
   Clock::time_point first_wake_{};
   Clock::time_point last_wake_{};

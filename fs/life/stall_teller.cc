@@ -29,17 +29,21 @@ void StallTeller::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void StallTeller::look(std::uint32_t disk, std::int64_t stalled_ns, const std::string& what) {
-  const auto at = told_.find(disk);
-  if (stalled_ns >= StallWatch::kTold) {
+void StallTeller::look(std::uint32_t disk, Lack lack, std::int64_t ns,
+                       const std::string& name) {
+  const bool writes = lack == Lack::kWrites;
+  const auto at = told_.find({disk, lack});
+  if (ns >= StallWatch::kTold) {
     if (at == told_.end())
-      log_error(
-          "{} takes no writes seconds={}: what changes something there waits, what is there is "
-          "read",
-          what, stalled_ns / kNanosPerSecond);
-    told_[disk] = std::max(told_[disk], stalled_ns);
-  } else if (stalled_ns == 0 && at != told_.end()) {
-    log_info("{} takes writes again after_seconds={}", what, at->second / kNanosPerSecond);
+      log_error("{} {} seconds={}: {}", name, writes ? "takes no writes" : "gives nothing",
+                ns / kNanosPerSecond,
+                writes ? "what changes something there waits, what is there is read"
+                       : "what is not in memory waits, or is a miss");
+    std::int64_t& longest = told_[{disk, lack}];
+    longest = std::max(longest, ns);
+  } else if (ns == 0 && at != told_.end()) {
+    log_info("{} {} again after_seconds={}", name, writes ? "takes writes" : "gives bytes",
+             at->second / kNanosPerSecond);
     told_.erase(at);
   }
 }
@@ -50,10 +54,12 @@ void StallTeller::run() {
       std::unique_lock lock(mutex_);
       if (changed_.wait_for(lock, kPeriod, [this] { return stopping_; })) return;
     }
-    look(kStateDisk, core_.catalog.stalled(), "the disk of the state directory");
-    for (std::uint32_t index = 0; index < core_.devices->indices(); ++index)
-      look(index, core_.devices->stalled(index),
-           "device " + core_.devices->at(index).info().path);
+    look(kStateDisk, Lack::kWrites, core_.catalog.stalled(), "the disk of the state directory");
+    for (std::uint32_t index = 0; index < core_.devices->indices(); ++index) {
+      const std::string name = "device " + core_.devices->at(index).info().path;
+      look(index, Lack::kWrites, core_.devices->stalled(index), name);
+      look(index, Lack::kAnswers, core_.devices->silent(index), name);
+    }
   }
 }
 

@@ -1,15 +1,16 @@
-// Says in the log when a disk takes no writes and gives no error, and when it takes some again:
-// whoever writes to it waits in the kernel, and to its users that looks like a mount that
-// hangs. One thread, which itself touches no disk but the log's.
+// Says in the log when a disk takes no writes, or gives nothing, without an error, and when it
+// does again: whoever needs it waits in the kernel, and to its users that looks like a mount
+// that hangs. One thread, which itself touches no disk but the log's.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
-#include <unordered_map>
+#include <utility>
 
 #include "fs/node/core.h"
 
@@ -27,12 +28,13 @@ class StallTeller {
 
  private:
   void run();
-  // Says what has become of one disk.
-  void look(std::uint32_t disk, std::int64_t stalled_ns, const std::string& what);
+  enum class Lack : std::uint8_t { kWrites, kAnswers };
+  // Says what has become of one disk; `ns`: for how long it has been without that.
+  void look(std::uint32_t disk, Lack lack, std::int64_t ns, const std::string& name);
 
   Core& core_;
-  std::unordered_map<std::uint32_t, std::int64_t>
-      told_;  // disks that were said: for how long they had been so
+  // What was said: for how long it had been so.
+  std::map<std::pair<std::uint32_t, Lack>, std::int64_t> told_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;  // under mutex_

@@ -42,6 +42,7 @@ Result<std::optional<Verifier::Subject>> Verifier::find_subject(Inode& inode, Re
   // Who looks at its status makes of it what it is.
   if (!is_same_data(now, record.stamp)) return std::optional<Subject>{};
   return std::optional<Subject>(Subject{.object = record.object,
+                                        .device = *inode.device,
                                         .stamp = record.stamp,
                                         .now = now,
                                         .write_opens = inode.write_opens,
@@ -130,7 +131,17 @@ Result<void> Verifier::compare(const InodePtr& inode, Subject&& subject,
   std::optional<ObjectRecord> record = TRY(core_.catalog.find_object(subject.object));
   // fsck has such a file sealed anew.
   if (!record || !has_checksums(*record, subject.stamp)) return {};
-  const Result<Compared> compared = compare_bytes(*inode, subject, *record, go_on);
+  // Each piece that is read is a question of its own.
+  std::optional<Devices::Question> asked;
+  asked.emplace(*core_.devices, subject.device);
+  const Result<Compared> compared =
+      compare_bytes(*inode, subject, *record, [&](std::uint64_t bytes) {
+        asked.reset();
+        if (go_on && !go_on(bytes)) return false;
+        asked.emplace(*core_.devices, subject.device);
+        return true;
+      });
+  asked.reset();
   if (compared.ok() && compared->ended_early) return {};
   if (compared.ok() && compared->equal) {
     remember({subject.object, subject.asked});

@@ -90,6 +90,7 @@ class Verifier {
   // A sealed file as it was found, to be compared.
   struct Subject {
     ObjectId object = kNoObject;
+    std::uint32_t device = 0;
     DataStamp stamp;  // of its seal
     DataStamp now;
     std::uint64_t write_opens = 0;

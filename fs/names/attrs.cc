@@ -131,9 +131,7 @@ Result<AttributesReply> Attributes::reply_of(const InodePtr& inode, const Caller
   if (inode->is_file()) {
     Result<struct stat> checked = checked_status(core_, *inode);
     // ESTALE makes the kernel look the name up again, and find the miss.
-    if (!checked.ok())
-      return fail(checked.error().code == ENOENT ? ESTALE : checked.error().code,
-                  checked.error().what);
+    if (!checked.ok()) return miss_or_error(core_, *inode, checked.error(), ESTALE);
     backing = *checked;
   }
   const auto reply = [&](const InodeRecord& record) {

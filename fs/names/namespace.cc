@@ -126,6 +126,11 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
   const bool wanted = (*inode)->is_file() && !core_.knowledge.is_crawling(caller.pid);
   Result<Entry> entry = entry_of(*inode, wanted ? &caller : nullptr);
   if (!entry.ok() && entry.error().code == kMustWait) return entry;
+  if (!entry.ok() && entry.error().code == ETIMEDOUT) {
+    // The disk may answer the next moment.
+    if (miss_timeout_s != nullptr) *miss_timeout_s = 0;
+    entry = miss_or_error(core_, **inode, entry.error(), ENOENT);
+  }
   // What the kernel remembered of it would answer others, too, and they get a lease.
   if (entry.ok() && (*inode)->is_file() && !wanted)
     entry->entry_timeout_s = entry->attribute_timeout_s = 0;

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <thread>
 
+#include "backend/base/must_wait.h"
 #include "fs/node/bad_medium.h"
-#include "fs/node/timed_call.h"
 
 namespace kvcachefs {
 
@@ -85,9 +85,40 @@ Result<void> Devices::remove_copy(std::uint32_t index, ObjectId object) {
     return tier.remove(object);
   };
   if (tiers_.size() == 1) return remove();
-  if (stalled(index) > 0) return fail(ETIMEDOUT, "the disk takes no writes");
+  if (stalled(index) > 0 || silent(index) > 0)
+    return fail(ETIMEDOUT, "the disk does not answer");
   return call_within<void>(threads_, index, std::chrono::nanoseconds{StallWatch::kStalled},
                            remove, [](const Result<void>&) {});
+}
+
+template <class T>
+Result<T> Devices::ask(std::uint32_t index, std::function<Result<T>()> call) {
+  if (refuses_to_wait()) return call();
+  {
+    const RefusesToWait here;
+    Result<T> known = call();
+    if (known.ok() || known.error().code != kMustWait) return known;
+  }
+  if (silent(index) > 0) return fail(ETIMEDOUT, "the disk gives nothing");
+  const auto in_time = [this, index, call = std::move(call)] {
+    const Question question(*this, index);
+    return call();
+  };
+  Result<T> asked =
+      call_within<T>(threads_, kAsking | index, std::chrono::nanoseconds{StallWatch::kStalled},
+                     in_time, [](const Result<T>&) {});
+  if (!asked.ok() && asked.error().code == EAGAIN) return fail(ETIMEDOUT, asked.error().what);
+  return asked;
+}
+
+Result<struct stat> Devices::status_of_copy(std::uint32_t index, ObjectId object) {
+  Tier& tier = *by_index_[index];
+  return ask<struct stat>(index, [&tier, object] { return tier.status(object); });
+}
+
+Result<UniqueFd> Devices::open_copy(std::uint32_t index, ObjectId object, int flags) {
+  Tier& tier = *by_index_[index];
+  return ask<UniqueFd>(index, [&tier, object, flags] { return tier.open(object, flags); });
 }
 
 Devices::Candidates Devices::candidates(std::size_t first) const {
@@ -104,7 +135,7 @@ Devices::Candidates Devices::candidates(std::size_t first) const {
     if (is_full && is_full(index)) continue;
     if (!is_well) {
       ill.push_back(which);
-    } else if (stalled(index) > 0) {
+    } else if (stalled(index) > 0 || silent(index) > 0) {
       out.any_stalled = true;
     } else {
       (is_tight && is_tight(index) ? tight : out.order).push_back(which);
@@ -180,6 +211,12 @@ Result<std::uint32_t> Devices::index_of(ObjectId object) {
   if (!record || record->device >= by_index_.size())
     return fail(ENOENT, "object without a copy");
   return record->device;
+}
+
+std::optional<std::uint32_t> Devices::index_of(const Tier& tier) const noexcept {
+  const auto at = std::find(by_index_.begin(), by_index_.end(), &tier);
+  if (at == by_index_.end()) return std::nullopt;
+  return static_cast<std::uint32_t>(at - by_index_.begin());
 }
 
 Result<Tier*> Devices::of(Inode& inode) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/base/fair_pool.h"
@@ -15,6 +16,7 @@
 #include "backend/tier.h"
 #include "fs/node/device_state.h"
 #include "fs/node/inode.h"
+#include "fs/node/timed_call.h"
 #include "metadata/catalog.h"
 
 namespace kvcachefs {
@@ -43,12 +45,38 @@ class Devices {
   // Tier::remove() of an object's copy; where there are several devices it gives up after a
   // second: ETIMEDOUT, it may still be removed.
   Result<void> remove_copy(std::uint32_t index, ObjectId object);
+  // Tier::status() and Tier::open() of an object's copy, which give up after a second, and at
+  // once while the device is silent. Errors: ETIMEDOUT (nothing is known of the copy); those of
+  // the Tier.
+  Result<struct stat> status_of_copy(std::uint32_t index, ObjectId object);
+  Result<UniqueFd> open_copy(std::uint32_t index, ObjectId object, int flags);
+  // Work that waits for the device: call_within() (fs/node/timed_call.h), on a thread that holds
+  // up nobody else's.
+  template <class T>
+  Result<T> work_within(std::uint32_t index, std::chrono::nanoseconds patience,
+                        std::function<Result<T>()> work, std::function<void(Result<T>)> late) {
+    return call_within<T>(threads_, kWorking | index, patience, std::move(work),
+                          std::move(late));
+  }
   // For how long a device has taken no write, if that is a second or more, in nanoseconds; else
   // 0.
   [[nodiscard]] std::int64_t stalled(std::uint32_t index) const noexcept {
     return stalls_.stalled(index);
   }
-  [[nodiscard]] bool any_stalled() const noexcept { return stalls_.any(); }
+  // The same of what it was asked for.
+  [[nodiscard]] std::int64_t silent(std::uint32_t index) const noexcept {
+    return silences_.stalled(index);
+  }
+  [[nodiscard]] bool any_stalled() const noexcept { return stalls_.any() || silences_.any(); }
+  // While one lives the device is being asked for something that is not in memory.
+  class Question {
+   public:
+    Question(Devices& devices, std::uint32_t index) noexcept
+        : wait_(devices.silences_, index) {}
+
+   private:
+    StallWatch::Wait wait_;
+  };
   // Whether the catalog's table has that index: a damaged record may hold any.
   [[nodiscard]] bool has(std::uint32_t index) const noexcept {
     return index < by_index_.size();
@@ -64,6 +92,8 @@ class Devices {
   Result<Tier*> of(Inode& inode);
   // The device of any object. Errors: as of().
   Result<std::uint32_t> index_of(ObjectId object);
+  // nullopt: none of these.
+  [[nodiscard]] std::optional<std::uint32_t> index_of(const Tier& tier) const noexcept;
   // Indices of the catalog's table are below this.
   [[nodiscard]] std::uint32_t indices() const noexcept {
     return static_cast<std::uint32_t>(by_index_.size());
@@ -97,6 +127,10 @@ class Devices {
   Devices(Catalog& catalog, std::vector<std::unique_ptr<Tier>> tiers)
       : catalog_(catalog), tiers_(std::move(tiers)) {}
 
+  // A party's number has the device's index, and one of these where the device is not asked to
+  // change a name.
+  static constexpr std::uint64_t kAsking = std::uint64_t{1} << 32;
+  static constexpr std::uint64_t kWorking = std::uint64_t{2} << 32;
   // As long as the reset of a controller takes, and longer.
   static constexpr std::chrono::seconds kLongestCreate{120};
   static constexpr std::chrono::milliseconds kBetweenLooks{20};
@@ -110,6 +144,9 @@ class Devices {
   Result<UniqueFd> create_on(std::size_t which, ObjectId object,
                              std::shared_ptr<Attempt>& attempt);
   Result<NewCopy> create_on_the_only_one(ObjectId object);
+  // `call` on a tier, for what it says from memory, or within a second.
+  template <class T>
+  Result<T> ask(std::uint32_t index, std::function<Result<T>()> call);
 
   Catalog& catalog_;
   std::vector<std::unique_ptr<Tier>> tiers_;
@@ -118,9 +155,10 @@ class Devices {
   std::atomic<std::uint32_t> turn_{0};
   std::vector<std::atomic<DeviceState>> states_;  // by index
   std::atomic<std::uint32_t> lost_{0};            // devices
-  StallWatch stalls_;                             // by index
-  // Last, as its end waits for them: calls that may not come back for long, of a device each of
-  // its own party.
+  StallWatch stalls_;                             // by index, as the next
+  StallWatch silences_;
+  // Last, as its end waits for them: calls that may not come back for long. Of each device
+  // those that change names are a party, those that ask another, and work a third.
   FairPool threads_{"kv-disk", {.each = 16, .most = 128, .queue = 4096}};
 };
 

@@ -129,6 +129,8 @@ struct Inode {
   std::atomic<std::int64_t> pool_checked{0};
   // Daemon-served: somebody has opened it for reading since it came into memory.
   bool was_read = false;
+  // When its backing file was found last, in monotonic nanoseconds.
+  std::atomic<std::int64_t> seen_at{0};
   // It is being evicted.
   bool evicting = false;
   // Its names, or what directories were told, keep it: as of its close, its seal, or the last

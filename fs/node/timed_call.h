@@ -1,5 +1,5 @@
 // A call into a disk that may not come back, with a deadline: nothing can end a thread that
-// waits in the kernel for a disk that takes no writes, but its caller can go on without it.
+// waits in the kernel for a disk that does not answer, but its caller can go on without it.
 #pragma once
 
 #include <chrono>
@@ -15,10 +15,10 @@
 
 namespace kvcachefs {
 
-// Runs `call()` on a thread of `threads`, in the name of `party`, and waits for it. Error:
-// ETIMEDOUT, it has not come back within `patience`, or EAGAIN, too many wait; else its own.
-// One that comes back later is handed to `late`, on that thread; one whose turn has not come by
-// then is not made at all.
+// Runs `call()` on a thread of `threads`, in the name of `party`, and waits for it. Errors, if
+// not its own: ETIMEDOUT, it has not come back within `patience`, and what it comes back with
+// will be handed to `late`, on that thread; EAGAIN, its turn has not come by then, or too many
+// wait, and it is never made.
 template <class T>
 Result<T> call_within(FairPool& threads, std::uint64_t party, std::chrono::nanoseconds patience,
                       std::function<Result<T>()> call, std::function<void(Result<T>)> late) {
@@ -26,6 +26,7 @@ Result<T> call_within(FairPool& threads, std::uint64_t party, std::chrono::nanos
     std::mutex mutex;  // a leaf
     std::condition_variable done;
     std::optional<Result<T>> result;
+    bool has_begun = false;
     bool is_given_up = false;
   };
   const auto state = std::make_shared<State>();
@@ -33,6 +34,7 @@ Result<T> call_within(FairPool& threads, std::uint64_t party, std::chrono::nanos
     {
       const std::lock_guard lock(state->mutex);
       if (state->is_given_up) return;
+      state->has_begun = true;
     }
     Result<T> result = call();
     {
@@ -50,7 +52,7 @@ Result<T> call_within(FairPool& threads, std::uint64_t party, std::chrono::nanos
   state->done.wait_for(lock, patience, [&] { return state->result.has_value(); });
   if (state->result) return std::move(*state->result);
   state->is_given_up = true;
-  return fail(ETIMEDOUT, "the disk takes no writes");
+  return fail(state->has_begun ? ETIMEDOUT : EAGAIN, "the disk does not answer");
 }
 
 }  // namespace kvcachefs

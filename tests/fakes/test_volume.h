@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "backend/base/log.h"
+#include "backend/base/must_wait.h"
 #include "backend/device_dir.h"
 #include "fs/volume.h"
 #include "metadata/catalog.h"
@@ -58,6 +59,10 @@ struct Faults {
   // Called by who makes or removes a backing file, with the path of its device; set before
   // start().
   std::function<void(const std::string& device)> on_device_write;
+  // The same of who opens one or looks at it, and of who syncs a device.
+  std::function<void(const std::string& device)> on_device_read;
+  std::function<void(const std::string& device)> on_device_sync;
+  std::atomic<bool> cold{false};           // nothing of the devices is in memory
   std::atomic<bool> no_store_sync{false};  // a sync of the database fails
   std::atomic<int> checks{0};              // of devices
   // What creates and checks on a device fail with, by its path.
@@ -171,6 +176,7 @@ class FaultyTier : public Tier {
   }
   Result<UniqueFd> open(std::uint64_t object, int flags) override {
     if (faults_->no_open) return faults_->failure(EMFILE);
+    TRY(ask());
     if (faults_->unreadable.count(object) > 0 && (flags & O_ACCMODE) == O_RDONLY)
       return fail(EIO, "unreadable");
     // fdatasync(2) of an O_PATH descriptor fails, and so does a read.
@@ -178,7 +184,10 @@ class FaultyTier : public Tier {
       return below_->open(object, O_PATH);
     return below_->open(object, flags);
   }
-  Result<struct stat> status(std::uint64_t object) override { return below_->status(object); }
+  Result<struct stat> status(std::uint64_t object) override {
+    TRY(ask());
+    return below_->status(object);
+  }
   Result<bool> is_used(std::uint64_t object) override { return below_->is_used(object); }
   Result<void> remove(std::uint64_t object) override {
     if (faults_->dead || faults_->unremovable.count(object) > 0) return fail(EIO, "dead");
@@ -204,6 +213,13 @@ class FaultyTier : public Tier {
   }
 
  private:
+  Result<void> ask() {
+    if (!faults_->cold) return {};
+    if (refuses_to_wait()) return fail(kMustWait, "cold");
+    if (faults_->on_device_read) faults_->on_device_read(info().path);
+    return {};
+  }
+
   const std::unique_ptr<Tier> below_;
   const std::shared_ptr<Faults> faults_;
 };
@@ -471,6 +487,7 @@ class TestVolume {
 inline Result<void> FaultyTier::sync() {
   TestVolume::wait_for([this] { return !faults_->slow_sync; });
   if (faults_->no_sync) return fail(EIO, "a fault");
+  if (faults_->on_device_sync) faults_->on_device_sync(info().path);
   return below_->sync();
 }
 

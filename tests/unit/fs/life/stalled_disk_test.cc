@@ -1,9 +1,11 @@
-// Disks that take no writes and give no error: who looks is answered.
+// Disks that take no writes, or give nothing, and give no error: who looks is answered.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -135,6 +137,116 @@ TEST(StalledDisk, NewFilesGoToTheOtherOne) {
   volume.settle();
   for (int i = 0; i < 20; ++i)
     EXPECT_TRUE(volume->lookup(kRootInode, "file" + std::to_string(i)).ok());
+}
+
+TEST(StalledDisk, WhatItWouldHaveToBeAskedForIsLeftToAWorker) {
+  TestVolume volume;
+  const InodeNumber file = volume.store_file(kRootInode, "file", "bytes");
+  volume.settle();
+  volume.faults().cold = true;
+  EXPECT_TRUE(is_must_wait(look([&] { return volume->lookup(kRootInode, "file"); })));
+  EXPECT_TRUE(is_must_wait(look([&] { return volume->attributes(file); })));
+  const Result<OpenCost> cost = look([&] { return volume->open_cost(file, O_RDONLY); });
+  ASSERT_TRUE(cost.ok());
+  EXPECT_EQ(OpenCost::kWaitsForDisk, *cost);
+  EXPECT_TRUE(volume->lookup(kRootInode, "file").ok());
+}
+
+// Of two disks the first gives nothing, and nothing of either is in memory.
+class SilentDisk : public ::testing::Test {
+ protected:
+  static constexpr int kFiles = 20;
+  static constexpr int kAll = kFiles + 4;  // with what is stored later
+
+  void TearDown() override { gate_.open(); }
+  static std::string name(int file) { return "file" + std::to_string(file); }
+  void store() {
+    for (int i = 0; i < kFiles; ++i) volume_.store_file(kRootInode, name(i), "bytes");
+  }
+  bool is_on_sick(int file) {
+    const InodeNumber inode = must(volume_.resolve(name(file)));
+    return must(volume_->disk_of(inode)).value_or(1) == 0;
+  }
+  std::function<void(const std::string&)> stop_sick() {
+    return [this](const std::string& device) {
+      if (device == volume_.device_paths().front()) gate_.pass();
+    };
+  }
+
+  Gate gate_;
+  TestVolume volume_{{.rocksdb = false, .devices = 2, .volume = {}}};
+};
+
+TEST_F(SilentDisk, ItsFilesAreMissesAndNotLost) {
+  store();
+  volume_.settle();
+  std::map<int, bool> sick;
+  for (int i = 0; i < kFiles; ++i) sick[i] = is_on_sick(i);
+  volume_.faults().on_device_read = stop_sick();
+  volume_.faults().cold = true;
+  gate_.close();
+  std::int64_t known = 0;  // when it is
+  for (int i = 0; i < kFiles; ++i) {
+    const Result<Entry> found = volume_->lookup(kRootInode, name(i));
+    EXPECT_EQ(!sick[i], found.ok()) << i;
+    if (found.ok()) continue;
+    EXPECT_EQ(ENOENT, found.error().code);
+    if (known == 0) known = monotonic_now();
+  }
+  // The first of them has waited for a second, the others for nothing.
+  EXPECT_LT(monotonic_now() - known, kNanosPerSecond / 2);
+  EXPECT_TRUE(volume_->is_stalled());
+  EXPECT_GE(volume_->silent_seconds(0), 1.0);
+  EXPECT_EQ(0, volume_->silent_seconds(1));
+  EXPECT_EQ(0, volume_->stalled_seconds(0));
+  gate_.open();
+  ASSERT_TRUE(TestVolume::wait_for([&] { return !volume_->is_stalled(); }));
+  for (int i = 0; i < kFiles; ++i) EXPECT_EQ("bytes", must(volume_.read_path(name(i)))) << i;
+}
+
+TEST_F(SilentDisk, WhatIsToBeKeptIsAnError) {
+  store();
+  for (int i = 0; i < kFiles; ++i) volume_.sync(must(volume_.resolve(name(i))));
+  volume_.settle();
+  int file = 0;
+  while (!is_on_sick(file)) ++file;
+  volume_.faults().on_device_read = stop_sick();
+  volume_.faults().cold = true;
+  gate_.close();
+  const Result<Entry> found = volume_->lookup(kRootInode, name(file));
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(EIO, found.error().code);
+}
+
+// Those of the sick one wait for their sync.
+TEST_F(SilentDisk, SealsGoOnOnTheOther) {
+  store();
+  std::map<int, bool> sick;
+  for (int i = 0; i < kFiles; ++i) sick[i] = is_on_sick(i);
+  volume_.faults().on_device_sync = stop_sick();
+  gate_.close();
+  volume_.start();
+  const auto sealed = [&](int i) {
+    return volume_.state_of(must(volume_.resolve(name(i)))) == DataState::kSealed;
+  };
+  for (int i = 0; i < kFiles; ++i) {
+    if (!sick[i]) {
+      EXPECT_TRUE(TestVolume::wait_for([&] { return sealed(i); })) << i;
+    }
+  }
+  // Also what comes later.
+  for (int i = kFiles; i < kAll; ++i) {
+    volume_.store_file(kRootInode, name(i), "bytes");
+    if (is_on_sick(i)) continue;
+    EXPECT_TRUE(TestVolume::wait_for([&] { return sealed(i); })) << i;
+  }
+  for (int i = 0; i < kFiles; ++i) EXPECT_NE(sick[i], sealed(i)) << i;
+  gate_.open();
+  for (int i = 0; i < kAll; ++i)
+    EXPECT_TRUE(TestVolume::wait_for([&] { return sealed(i); })) << i;
+  volume_.stop_cleanly();
+  volume_.run();
+  for (int i = 0; i < kAll; ++i) EXPECT_EQ("bytes", must(volume_.read_path(name(i))));
 }
 
 }  // namespace
