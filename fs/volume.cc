@@ -514,20 +514,31 @@ bool Volume::read_waits(const OpenFile& file, std::size_t size, std::uint64_t of
 std::size_t Volume::disks() const noexcept { return parts_->core.devices->indices(); }
 Result<std::optional<std::uint32_t>> Volume::disk_of(InodeNumber inode) {
   const InodePtr found = TRY(parts_->core.table.get(inode));
+  if (!found->is_file()) return std::optional<std::uint32_t>{};
+  // While its lock is held it may be waited for.
+  if (const std::int64_t disk = found->disk.load(std::memory_order_relaxed); disk >= 0)
+    return std::optional(static_cast<std::uint32_t>(disk));
   const auto lock = TRY(lock_to_look(*found));
   if (!parts_->core.devices->of(*found).ok()) return std::optional<std::uint32_t>{};
   return found->device;
 }
+Result<std::optional<std::uint32_t>> Volume::disk_of(InodeNumber parent,
+                                                     std::string_view name) {
+  if (SyntheticTree::owns(parent)) return std::optional<std::uint32_t>{};
+  const auto dentry = TRY(parts_->core.catalog.find_dentry(parent, name));
+  return dentry ? disk_of(dentry->inode) : std::optional<std::uint32_t>{};
+}
 std::optional<std::uint32_t> Volume::disk_of(const OpenFile& file) const noexcept {
   return parts_->core.devices->index_of(file.tier);
 }
+bool Volume::is_stuck(std::uint32_t disk) const noexcept {
+  const Devices& devices = *parts_->core.devices;
+  return devices.stalled(disk) > 0 || devices.silent(disk) > 0;
+}
 std::optional<std::uint32_t> Volume::disk_to_wait_for(const OpenFile& from,
                                                       const OpenFile& to) const noexcept {
-  const Devices& devices = *parts_->core.devices;
-  const auto written = devices.index_of(to.tier);
-  const bool is_stuck =
-      written && (devices.stalled(*written) > 0 || devices.silent(*written) > 0);
-  return is_stuck ? written : devices.index_of(from.tier);
+  const auto written = disk_of(to);
+  return written && is_stuck(*written) ? written : disk_of(from);
 }
 Result<std::size_t> Volume::write(OpenFile& file, std::span<const std::byte> data,
                                   std::uint64_t offset, const Caller& caller) {

@@ -332,7 +332,11 @@ class Volume {
   [[nodiscard]] std::size_t disks() const noexcept;
   // That a file's bytes are on; nullopt: none. Error: kMustWait.
   [[nodiscard]] Result<std::optional<std::uint32_t>> disk_of(InodeNumber inode);
+  [[nodiscard]] Result<std::optional<std::uint32_t>> disk_of(InodeNumber parent,
+                                                             std::string_view name);
   [[nodiscard]] std::optional<std::uint32_t> disk_of(const OpenFile& file) const noexcept;
+  // Whether it takes no writes, or gives nothing.
+  [[nodiscard]] bool is_stuck(std::uint32_t disk) const noexcept;
   // Of a copy: the one that does not answer, if one does not.
   [[nodiscard]] std::optional<std::uint32_t> disk_to_wait_for(
       const OpenFile& from, const OpenFile& to) const noexcept;

@@ -19,16 +19,20 @@ StallWatch::Wait::Wait(StallWatch& watch, std::uint32_t disk) noexcept
     if (!slot.since.compare_exchange_strong(free, now, std::memory_order_relaxed)) continue;
     slot.disk.store(disk, std::memory_order_relaxed);
     slot_ = (own + i) % kMostWaits;
+    watch_.waits_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
 }
 
 StallWatch::Wait::~Wait() {
-  if (slot_ < kMostWaits) watch_.slots_[slot_].since.store(0, std::memory_order_relaxed);
+  if (slot_ == kMostWaits) return;
+  watch_.waits_.fetch_sub(1, std::memory_order_relaxed);
+  watch_.slots_[slot_].since.store(0, std::memory_order_relaxed);
 }
 
 template <class Visit>
 void StallWatch::each_stalled(Visit visit) const noexcept {
+  if (waits_.load(std::memory_order_relaxed) == 0) return;
   const std::int64_t now = monotonic_now();
   for (const Slot& slot : slots_) {
     const std::int64_t since = slot.since.load(std::memory_order_relaxed);

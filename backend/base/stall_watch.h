@@ -50,6 +50,7 @@ class StallWatch {
   void each_stalled(Visit visit) const noexcept;
 
   std::array<Slot, kMostWaits> slots_;
+  std::atomic<std::size_t> waits_{0};  // slots that are taken: mostly none is looked at
 };
 
 }  // namespace kvcachefs

@@ -116,6 +116,8 @@ std::vector<Evictor::Need> Evictor::needs() {
   for (std::uint32_t index = 0; index < needs.size(); ++index) {
     // What is not well gets no new files, and gives no room.
     if (core_.devices->state(index) != DeviceState::kWell) continue;
+    // Nor does what does not answer: a walk for its sake would pass over all files.
+    if (core_.devices->silent(index) > 0 || core_.devices->stalled(index) > 0) continue;
     const DeviceRoom seen = core_.budget.room_on(index);
     Need& need = needs[index];
     need.bytes = static_cast<std::int64_t>(seen.marks.headroom) - seen.room.bytes;

@@ -14,6 +14,7 @@
 #include "fs/data/files.h"
 #include "fs/life/check_kept.h"
 #include "fs/life/give_up_bytes.h"
+#include "fs/life/page_cache.h"
 #include "fs/life/states.h"
 #include "fs/names/attrs.h"
 #include "fs/names/credentials.h"
@@ -33,6 +34,17 @@ constexpr std::uint32_t kNeededAgain = kInodeFsynced | kInodeKeep;
 // The bytes are not there; others (EINVAL of O_DIRECT, EFBIG) say that the call was wrong.
 bool is_of_disk(int code) { return code == ENOSPC || code == EDQUOT || code == EIO; }
 
+// RWF_NOWAIT by itself begins to read ahead (filemap_get_pages(), mm/filemap.c), for which the
+// queue of a disk that does not answer may have no room.
+Result<void> check_cached(int fd, std::uint64_t offset, std::uint64_t length) {
+  struct stat backing {};
+  if (::fstat(fd, &backing) != 0) return fail_errno("status of a backing file");
+  const auto size = static_cast<std::uint64_t>(backing.st_size);
+  const std::uint64_t wanted = offset < size ? std::min(length, size - offset) : 0;
+  if (!is_cached(fd, wanted, offset).value_or(true)) return fail(kMustWait, "not in memory");
+  return {};
+}
+
 }  // namespace
 
 Result<std::size_t> Files::read(OpenFile& file, std::span<std::byte> out,
@@ -41,6 +53,7 @@ Result<std::size_t> Files::read(OpenFile& file, std::span<std::byte> out,
   const auto descriptor = TRY(file.descriptor());
   const int fd = descriptor.get();
   const int how = refuses_to_wait() ? RWF_NOWAIT : 0;
+  if (how != 0) TRY(check_cached(fd, offset, out.size()));
   std::optional<Devices::Question> asked;
   if (const auto disk = core_.devices->index_of(file.tier); how == 0 && disk)
     asked.emplace(*core_.devices, *disk);

@@ -450,6 +450,7 @@ Result<Created> Files::finish_create(Namespace::Made&& made, int flags, const Ca
   created.entry.generation = made.inode->record.generation;
   Tier* tier = TRY(core_.devices->of(*made.inode));
   const struct stat backing = TRY(tier->status(made.inode->record.object));
+  made.inode->seen_at.store(monotonic_now(), std::memory_order_relaxed);
   created.entry.attributes = merge_attributes(made.inode->number, made.inode->record, &backing);
   // Last of what may fail; lets go of the lock.
   created.opened = TRY(open_locked(made.inode, flags & ~(O_TRUNC | O_CREAT | O_EXCL),

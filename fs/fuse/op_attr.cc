@@ -81,9 +81,14 @@ void op_setattr(fuse_req_t request, fuse_ino_t inode, struct stat* attributes, i
       reply.error(fail(EIO, "too many wait for the pool"));
     return;
   }
-  run_change(std::move(reply), [inode, change, file, caller](Reply& answer) {
-    answer_attributes(answer, answer.volume().set_attributes(inode, change, file, caller));
-  });
+  const auto disk = look_or(
+      reply, [inode](Volume& volume) { return volume.disk_of(inode); }, kNoDisk);
+  run_change(
+      std::move(reply),
+      [inode, change, file, caller](Reply& answer) {
+        answer_attributes(answer, answer.volume().set_attributes(inode, change, file, caller));
+      },
+      disk);
 }
 
 void op_statfs(fuse_req_t request, fuse_ino_t inode) noexcept {

@@ -24,7 +24,7 @@ void answer_bytes(Reply& reply, const Result<std::span<std::byte>>& bytes) noexc
 
 // What is in memory is read here, on whatever thread; what a disk is to be asked for, by a
 // worker of that disk. Where the user has so many of them on their way that no place is left,
-// it is done here, too, as long as the disks answer.
+// it is done here, too, as long as the disk answers.
 void read_here_or_there(Reply reply, OpenFile& file, std::size_t size, std::uint64_t offset) {
   {
     std::optional<RefusesToWait> here(std::in_place);
@@ -35,9 +35,10 @@ void read_here_or_there(Reply reply, OpenFile& file, std::size_t size, std::uint
   const auto read = [&file, size, offset](Reply& answer) {
     answer_bytes(answer, read_into_buffer(answer, file, size, offset));
   };
-  FairPool& workers = reply.context().slow_calls->of(reply.volume().disk_of(file));
-  if (run_parked(reply, workers, 4, read)) return;
-  if (reply.volume().is_stalled())
+  const auto disk = reply.volume().disk_of(file);
+  FairPool& workers = reply.context().slow_calls->of(disk);
+  if (run_parked(reply, workers, 4, read, Kind::kRead)) return;
+  if (disk && reply.volume().is_stuck(*disk))
     return reply.error(fail(EIO, "too many wait for a disk that does not answer"));
   read(reply);
 }
@@ -74,12 +75,15 @@ void op_write(fuse_req_t request, fuse_ino_t, const char* bytes, std::size_t siz
   // Of a ring the bytes lie in the request's entry until the answer.
   const std::span<const std::byte> data{reinterpret_cast<const std::byte*>(bytes), size};
   OpenFile& file = *reply.file(info);
+  const auto disk = reply.volume().disk_of(file);
   run_change(
-      std::move(reply), [&file, data, offset, caller = caller_of(request)](Reply& answer) {
+      std::move(reply),
+      [&file, data, offset, caller = caller_of(request)](Reply& answer) {
         const Result<std::size_t> count =
             answer.volume().write(file, data, static_cast<std::uint64_t>(offset), caller);
         count ? answer.written(*count) : answer.error(count.error());
-      });
+      },
+      disk);
 }
 
 void op_lseek(fuse_req_t request, fuse_ino_t, off_t offset, int whence,

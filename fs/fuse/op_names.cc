@@ -79,7 +79,11 @@ void op_rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino
                        flags, waits, caller = caller_of(request)](Reply& answer) {
     answer.result(answer.volume().rename(parent, from, new_parent, to, flags, caller, waits));
   };
-  waits ? run_slowly(std::move(reply), kNoDisk, rename) : run_change(std::move(reply), rename);
+  const auto disk =
+      waits ? look_or(
+                  reply, [=](Volume& volume) { return volume.disk_of(parent, name); }, kNoDisk)
+            : kNoDisk;
+  waits ? run_slowly(std::move(reply), disk, rename) : run_change(std::move(reply), rename);
 }
 
 void op_link(fuse_req_t request, fuse_ino_t inode, fuse_ino_t new_parent,
@@ -92,7 +96,11 @@ void op_link(fuse_req_t request, fuse_ino_t inode, fuse_ino_t new_parent,
     const Result<Entry> linked = answer.volume().link(inode, new_parent, name, caller, waits);
     answer_entry(std::move(answer), linked);
   };
-  waits ? run_slowly(std::move(reply), kNoDisk, link) : run_change(std::move(reply), link);
+  const auto disk =
+      waits ? look_or(
+                  reply, [=](Volume& volume) { return volume.disk_of(inode); }, kNoDisk)
+            : kNoDisk;
+  waits ? run_slowly(std::move(reply), disk, link) : run_change(std::move(reply), link);
 }
 
 }  // namespace kvcachefs

@@ -39,10 +39,16 @@ void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   const Caller caller = caller_of(request);
   const auto ask = [&file](Volume& volume) { return volume.flush_cost(file); };
   FlushCost cost = look_or(reply, ask, FlushCost::kQuick);
+  const auto disk = reply.volume().disk_of(file);
+  const auto flush = [&file, caller](Reply& answer) {
+    answer.result(answer.volume().flush(file, caller));
+  };
   if (cost == FlushCost::kWaitsForRoom) {
-    if (run_when_room(reply, [&file, caller, called = Clock::now()](Reply& answer) {
+    // There is one thread for all who wait for room: it waits for no disk.
+    if (run_when_room(reply, [&file, flush, disk, called = Clock::now()](Reply& answer) {
           answer.volume().wait_for_room(file, called);
-          answer.result(answer.volume().flush(file, caller));
+          FairPool& workers = answer.context().slow_calls->of(disk);
+          go_on(std::move(answer), workers, flush);
         }))
       return;
     // Where too many wait for room already, it is done without.
@@ -51,11 +57,7 @@ void op_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
         [&file](Volume& volume) { return volume.flush_cost(file, /*waits_for_room=*/false); },
         FlushCost::kQuick);
   }
-  const auto flush = [&file, caller](Reply& answer) {
-    answer.result(answer.volume().flush(file, caller));
-  };
-  const auto disk = reply.volume().disk_of(file);
-  cost == FlushCost::kQuick ? run_change(std::move(reply), flush)
+  cost == FlushCost::kQuick ? run_change(std::move(reply), flush, disk)
                             : run_slowly(std::move(reply), disk, flush);
 }
 

@@ -17,11 +17,18 @@ namespace kvcachefs {
 // What libfuse is given.
 [[nodiscard]] const fuse_lowlevel_ops& operation_table() noexcept;
 
+// Calls of one user that must not wait for each other, in one pool.
+enum class Kind : std::uint8_t { kAny, kRead, kOfDisk /* and the disks' */ };
+[[nodiscard]] constexpr std::uint64_t party_of(std::uint32_t user, Kind kind,
+                                               std::uint32_t disk = 0) noexcept {
+  return user | (static_cast<std::uint64_t>(kind) + disk) << 32;
+}
+
 // Runs `work(reply)` on a worker, for calls that may wait. `quarters` of what may be parked are
 // for calls of this kind. False: no place was left for its user, and nothing was done.
 template <class Work>
 [[nodiscard]] bool run_parked(Reply& reply, FairPool& workers, std::size_t quarters,
-                              Work&& work) {
+                              Work&& work, Kind kind = Kind::kAny, std::uint32_t disk = 0) {
   OperationContext& context = reply.context();
   const std::uint32_t user = caller_of(reply.request()).uid;
   // Counted first and compared then: who sets the limit to 0 and sees no parked request knows
@@ -39,8 +46,22 @@ template <class Work>
     work(*shared);
     context.parked.fetch_sub(1);
   };
-  if (!workers.try_post(user, task)) task();
+  if (!workers.try_post(party_of(user, kind, disk), task)) task();
   return true;
+}
+
+// What is left of a parked call goes on in another pool; its place is kept.
+template <class Work>
+void go_on(Reply&& reply, FairPool& workers, Work work) {
+  OperationContext& context = reply.context();
+  const std::uint32_t user = caller_of(reply.request()).uid;
+  context.parked.fetch_add(1);
+  auto shared = std::make_shared<Reply>(std::move(reply));
+  const auto task = [&context, shared, work = std::move(work)] {
+    work(*shared);
+    context.parked.fetch_sub(1);
+  };
+  if (!workers.try_post(user, task)) task();
 }
 
 // For calls that may wait for a disk, that one (Volume::disk_of()) or whatever they need. Who
@@ -58,14 +79,17 @@ constexpr std::optional<std::uint32_t> kNoDisk;
 // takes no writes, where each waits as long as that lasts. Where its user has so many of them
 // on their way that no place is left, it is done here as long as the disks are well; else it is
 // refused.
+// `disk`: of the file that it is about; its calls wait for no others.
 template <class Work>
-void run_change(Reply reply, Work work) {
+void run_change(Reply reply, Work work, std::optional<std::uint32_t> disk = kNoDisk) {
   OperationContext& context = reply.context();
   if (!context.is_ring) return work(reply);
   FairPool* const workers = context.change_calls->of_this_thread();
-  if (workers != nullptr && run_parked(reply, *workers, 4, work)) return;
-  if (reply.volume().is_stalled())
-    return reply.error(fail(EIO, "too many wait for a disk that takes no writes"));
+  const Kind kind = disk ? Kind::kOfDisk : Kind::kAny;
+  if (workers != nullptr && run_parked(reply, *workers, 4, work, kind, disk.value_or(0)))
+    return;
+  if (disk ? reply.volume().is_stuck(*disk) : reply.volume().is_stalled())
+    return reply.error(fail(EIO, "too many wait for a disk that does not answer"));
   work(reply);
 }
 

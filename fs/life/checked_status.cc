@@ -99,7 +99,7 @@ Result<struct stat> status_of_backing(Core& core, Inode& inode, Tier& tier, Obje
   const std::int64_t now = monotonic_now();
   const std::int64_t seen = inode.seen_at.load(std::memory_order_relaxed);
   std::optional<MayWait> here;
-  if (seen != 0 && now - seen < kStaysInMemory) here.emplace();
+  if (seen != 0 && now - seen < kStaysInMemory && !core.devices->any_silent()) here.emplace();
   Result<struct stat> status =
       here ? tier.status(object) : core.devices->status_of_copy(*inode.device, object);
   if (status.ok()) inode.seen_at.store(now, std::memory_order_relaxed);

@@ -76,7 +76,10 @@ std::optional<Result<void>> DeviceWatch::ask(std::uint32_t device, TierCheck how
   const std::shared_ptr<Question> question = at;
   if (const std::lock_guard lock(question->mutex); true) {
     if (question->is_under_way) return std::nullopt;
-    if (question->answer) return std::exchange(question->answer, std::nullopt);
+    const std::optional<Result<void>> late = std::exchange(question->answer, std::nullopt);
+    // A read that went well says nothing of writes.
+    if (late && question->how == how) return late;
+    question->how = how;
     question->is_under_way = true;
   }
   const auto check = [devices = core_.devices.get(), device, how, question] {

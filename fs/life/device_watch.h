@@ -28,7 +28,7 @@ class DeviceWatch {
   DeviceWatch& operator=(const DeviceWatch&) = delete;
 
   void start();
-  // Waits for the check that is under way.
+  // Waits for the check that is under way, some seconds at most.
   void stop();
   // Something on it failed that fails on no device that is well. Any thread; never waits.
   void suspect(std::uint32_t device);
@@ -37,6 +37,7 @@ class DeviceWatch {
   struct Question {
     std::mutex mutex;  // a leaf
     bool is_under_way = false;
+    TierCheck how = TierCheck::kRead;
     std::optional<Result<void>> answer;
   };
 

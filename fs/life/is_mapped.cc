@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 namespace kvcachefs {
@@ -19,14 +18,13 @@ bool is_closed(const Inode& inode, ObjectId object) {
 
 // Without the inode's lock, for which opens would wait.
 bool may_be_mapped(Core& core, Inode& inode, ObjectId object) {
-  Tier* tier = nullptr;
+  std::uint32_t device = 0;
   {
     const std::lock_guard lock(inode.mutex);
-    const Result<Tier*> of = core.devices->of(inode);
-    if (!is_closed(inode, object) || !of.ok()) return false;
-    tier = *of;
+    if (!is_closed(inode, object) || !core.devices->of(inode).ok()) return false;
+    device = *inode.device;
   }
-  return is_used(*tier, object);
+  return is_used(core, device, object);
 }
 
 // False: it is none any more, or whoever has it open counts it.
@@ -61,23 +59,20 @@ bool look_at(Core& core, const std::vector<MappedFiles::File>& files) {
 
 }  // namespace
 
-// What somebody has open or mapped is in memory: no disk is asked.
-bool is_used(Tier& tier, ObjectId object) {
-  std::optional<RefusesToWait> here;
-  if (!refuses_to_wait()) here.emplace();
-  const Result<bool> used = tier.is_used(object);
+bool is_used(Core& core, std::uint32_t device, ObjectId object) {
+  const Result<bool> used = core.devices->is_used(device, object);
   return used.ok() && *used;
 }
 
 bool is_mapped(Core& core, Inode& inode) {
-  const Result<Tier*> tier = core.devices->of(inode);
-  if (!core.passthrough() || !tier.ok()) return false;
-  if (!is_used(**tier, inode.record.object)) return false;
+  if (!core.passthrough() || !core.devices->of(inode).ok()) return false;
+  const std::uint32_t device = *inode.device;
+  if (!is_used(core, device, inode.record.object)) return false;
   if (inode.backing_id == 0) return true;
   // That may be the id for the kernel's opens: the descriptor of who made the file.
   core.backing_ids->close(inode.backing_id);
   inode.backing_id = 0;
-  return is_used(**tier, inode.record.object);
+  return is_used(core, device, inode.record.object);
 }
 
 void note_mapped(Core& core, const SealedCopy& copy, InodeNumber inode) {

@@ -7,8 +7,8 @@
 
 namespace kvcachefs {
 
-// Tier::is_used(); false where that fails: what is lost, or does not answer, is others' affair.
-bool is_used(Tier& tier, ObjectId object);
+// Devices::is_used(); false where that fails: what is lost is others' affair.
+bool is_used(Core& core, std::uint32_t device, ObjectId object);
 
 // The caller holds the inode's lock, knows that its backing file was in use just now (this
 // waits for no disk), and that nobody has it open. Where the kernel does not map backing files:

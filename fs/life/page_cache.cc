@@ -22,9 +22,12 @@ struct Cachestat {
 
 }  // namespace
 
-std::optional<bool> is_cached(int fd, std::uint64_t size) noexcept {
+std::optional<bool> is_cached(int fd, std::uint64_t size, std::uint64_t offset) noexcept {
   static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  CachestatRange range{.offset = 0, .length = size};
+  if (size == 0) return true;  // a length of 0 would be all of the file
+  size += offset % page;
+  offset -= offset % page;
+  CachestatRange range{.offset = offset, .length = size};
   Cachestat found{};
   if (::syscall(kCachestat, fd, &range, &found, 0) != 0) return std::nullopt;
   return found.cached >= (size + page - 1) / page;

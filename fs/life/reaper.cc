@@ -253,8 +253,7 @@ Result<void> Reaper::reap_claimed(const std::vector<InodeNumber>& numbers, bool 
     for (const Doomed& copy : orphan.copies) {
       // A rewrite has replaced it, and somebody may have it mapped still. An inode that is
       // mapped does not come here: the kernel has it until then.
-      const bool is_left =
-          copy.inode == 0 && is_used(core_.devices->at(copy.device), copy.object);
+      const bool is_left = copy.inode == 0 && is_used(core_, copy.device, copy.object);
       if (!is_left && remove_copy(copy.device, copy.object)) {
         core_.budget.usage().reaped(copy.inode, copy.object);
         continue;
@@ -300,7 +299,7 @@ Result<void> Reaper::reap_objects() {
         edit.remove_orphan_object(orphan.id);
         continue;
       }
-      const bool is_left = is_used(core_.devices->at(orphan.device), orphan.id);
+      const bool is_left = is_used(core_, orphan.device, orphan.id);
       if (is_left) core_.budget.usage().mapped(orphan.id);
       if (!is_left && remove_copy(orphan.device, orphan.id)) {
         core_.budget.usage().reaped_object(orphan.id);

@@ -51,8 +51,14 @@ Result<std::optional<SealCandidate>> find_candidate(Core& core, InodeNumber numb
   };
   Result<InodePtr> inode = core.table.get(number);
   if (!inode.ok()) return none(inode.error(), ESTALE);
-  const std::lock_guard lock((*inode)->mutex);
+  // Somebody changes it, for as long as its disk takes.
+  const std::unique_lock lock((*inode)->mutex, std::try_to_lock);
+  if (!lock) return fail(EAGAIN, "it is being changed");
   const InodeRecord& record = (*inode)->record;
+  Result<Tier*> tier = core.devices->of(**inode);
+  if (!tier.ok()) return none(tier.error(), ENOENT);
+  const std::uint32_t disk = *(*inode)->device;
+  if (busy.count(disk) > 0) return fail(EBUSY, "others of its disk are being sealed");
   // Its last close could not publish it: the database was full, or failed for a moment.
   const bool is_late = record.state == DataState::kUnpublished && record.nlink > 0 &&
                        (*inode)->write_opens > 0 && (*inode)->writers == 0 &&
@@ -66,10 +72,6 @@ Result<std::optional<SealCandidate>> find_candidate(Core& core, InodeNumber numb
       failed || record.state == DataState::kPublished || record.state == DataState::kMutable;
   if (!ready || (*inode)->writers > 0 || record.nlink == 0)
     return std::optional<SealCandidate>{};
-  Result<Tier*> tier = core.devices->of(**inode);
-  if (!tier.ok()) return none(tier.error(), ENOENT);
-  const std::uint32_t disk = *(*inode)->device;
-  if (busy.count(disk) > 0) return fail(EBUSY, "others of its disk are being sealed");
   Result<UniqueFd> fd = core.devices->open_copy(disk, record.object, O_RDONLY);
   if (!fd.ok()) return none(fd.error(), ENOENT);
   const FileToSync sync{.fd = fd->get(), .device = disk, .stamp = {}};
@@ -126,7 +128,9 @@ void sync_all(Core& core, std::vector<SealCandidate>& batch) {
   for (std::size_t i = 0; i < batch.size(); ++i) batch[i].sync = files[i];
 }
 
-Result<Sealed> seal_one(Core& core, SealCandidate& file) {
+// `under_way` and `committed`: seals that are about to be in the catalog, and those that are.
+Result<Sealed> seal_one(Core& core, SealCandidate& file, std::atomic<std::uint64_t>& under_way,
+                        std::atomic<std::uint64_t>& committed) {
   if (!file.sync.stamp) TRY(sync_alone(file.sync));
   if (const int code = file.sync.error; code != 0) {
     if (code == EINTR) return Sealed::kNotReady;
@@ -151,7 +155,11 @@ Result<Sealed> seal_one(Core& core, SealCandidate& file) {
       object->chunk_crc32c = std::move(*sums);
     }
   }
-  return record_seal(core, file, stamp, *object, is_new);
+  ++under_way;
+  Result<Sealed> recorded = record_seal(core, file, stamp, *object, is_new);
+  if (recorded.ok() && *recorded == Sealed::kYes) ++committed;
+  --under_way;
+  return recorded;
 }
 
 // Whether its file is still the one that could not be sealed. The caller holds the inode's lock.
@@ -301,6 +309,7 @@ void Sealer::Outcome::add(const Outcome& other) noexcept {
   sealed += other.sealed;
   leave(other.first_left);
   retry = retry || other.retry;
+  look_soon = look_soon || other.look_soon;
 }
 
 void Sealer::pass() {
@@ -335,6 +344,10 @@ void Sealer::pass() {
   const std::lock_guard lock(mutex_);
   from_ = std::min(from_, all.first_left);
   if (!all.retry) retry_after_ = kQuiet;
+  if (all.look_soon && !all.retry && !pending_) {
+    first_wake_ = last_wake_ = Clock::now();
+    pending_ = true;
+  }
   if (all.retry && !stopping_) {
     // Something moved under the seal, or a disk fails: again after a quiet time, or, if nobody stores anything else, a longer
     // one each time.
@@ -368,6 +381,10 @@ std::map<std::uint32_t, std::unique_ptr<Sealer::Batch>> Sealer::collect(
     outcome.leave(number);
     // The end of a batch is told.
     if (file.ok() || file.error().code == EBUSY) continue;
+    if (file.error().code == EAGAIN) {
+      outcome.look_soon = true;
+      continue;
+    }
     outcome.retry = true;
     log_debug("not sealed inode={} errno={} step=\"{}\"", number, file.error().code,
               file.error().what);
@@ -377,13 +394,21 @@ std::map<std::uint32_t, std::unique_ptr<Sealer::Batch>> Sealer::collect(
 
 Sealer::Outcome Sealer::seal(std::uint32_t disk, std::unique_ptr<Batch> batch) {
   if (core_.devices->count() == 1) return seal_all(*batch);
+  Outcome left;
+  for (const SealCandidate& file : *batch) left.leave(file.inode->number);
   const std::shared_ptr<Batch> files = std::move(batch);
+  // Its inodes must not outlive the table, nor its thread's last look at them the sealer.
+  const auto seal_them = [this, files]() -> Result<Outcome> {
+    const Outcome outcome = seal_all(*files);
+    files->clear();
+    return outcome;
+  };
   {
     const std::lock_guard lock(mutex_);
     busy_.insert(disk);
   }
   const Result<Outcome> outcome = core_.devices->work_within<Outcome>(
-      disk, kLongestBatch, [this, files]() -> Result<Outcome> { return seal_all(*files); },
+      disk, kLongestBatch, seal_them,
       [this, disk](const Result<Outcome>& late) { finish_late(disk, *late); });
   const bool is_late = !outcome.ok() && outcome.error().code == ETIMEDOUT;
   if (!is_late) {
@@ -391,9 +416,7 @@ Sealer::Outcome Sealer::seal(std::uint32_t disk, std::unique_ptr<Batch> batch) {
     busy_.erase(disk);
   }
   if (outcome.ok()) return *outcome;
-  Outcome left;
   left.retry = !is_late;
-  for (const SealCandidate& file : *files) left.leave(file.inode->number);
   return left;
 }
 
@@ -414,11 +437,8 @@ void Sealer::seal_file(SealCandidate& file, Outcome& outcome) {
   const InodeNumber number = file.inode->number;
   // Its names may change just now: what was known holds.
   static_cast<void>(note_policy(core_, *file.inode).ok());
-  ++under_way_;
-  const Result<Sealed> sealed =
-      file.failed ? Result<Sealed>(Sealed::kPoisoned) : seal_one(core_, file);
-  if (sealed.ok() && *sealed == Sealed::kYes) ++committed_;
-  --under_way_;
+  const Result<Sealed> sealed = file.failed ? Result<Sealed>(Sealed::kPoisoned)
+                                            : seal_one(core_, file, under_way_, committed_);
   if (sealed.ok() && *sealed == Sealed::kYes) {
     ++outcome.sealed;
     {
@@ -456,6 +476,7 @@ void Sealer::finish_late(std::uint32_t disk, const Outcome& outcome) {
   const std::lock_guard lock(mutex_);
   busy_.erase(disk);
   wake_locked(outcome.first_left);
+  hurried_ = !outcome.retry;
   none_busy_.notify_all();
 }
 

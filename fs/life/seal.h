@@ -54,7 +54,8 @@ class Sealer {
     const std::uint64_t under_way = under_way_;
     return under_way + (committed_ - on_disk);
   }
-  // Seals what is ready, for `deadline` at most, and ends the thread.
+  // Seals what is ready, for `deadline` at most, and ends the thread. A sync that does not come
+  // back is waited for.
   void stop(std::chrono::milliseconds deadline);
 
  private:
@@ -74,6 +75,7 @@ class Sealer {
     std::uint64_t sealed = 0;             // in the catalog, and not yet on the disk
     InodeNumber first_left = UINT64_MAX;  // still unsealed: the next pass must look again
     bool retry = false;                   // soon, for it failed
+    bool look_soon = false;               // somebody had the lock of one
     void leave(InodeNumber number) noexcept;
     void leave_and_retry(InodeNumber number) noexcept;
     void add(const Outcome& other) noexcept;

@@ -133,7 +133,9 @@ void Stager::stage(const Hint& hint) {
   {
     const std::lock_guard lock(inode->mutex);
     // Of a lost device every file would be damaged.
-    if (!inode->device || core_.devices->state(*inode->device) == DeviceState::kLost) return;
+    if (!inode->device || core_.devices->state(*inode->device) == DeviceState::kLost ||
+        core_.devices->silent(*inode->device) > 0)
+      return;
     object = inode->record.object;
   }
   {

@@ -70,6 +70,7 @@ Result<Entry> Namespace::entry_of(const InodePtr& inode, const Caller* user) {
 Result<Entry> Namespace::entry_made(InodeNumber parent, const InodePtr& inode) {
   Result<Entry> entry = entry_of(inode);
   if (!entry.ok()) const KernelListings::Change change(core_.listings, parent);
+  if (!entry.ok()) return miss_or_error(core_, *inode, entry.error(), ENOENT);
   return entry;
 }
 

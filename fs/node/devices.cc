@@ -105,8 +105,8 @@ Result<T> Devices::ask(std::uint32_t index, std::function<Result<T>()> call) {
     return call();
   };
   Result<T> asked =
-      call_within<T>(threads_, kAsking | index, std::chrono::nanoseconds{StallWatch::kStalled},
-                     in_time, [](const Result<T>&) {});
+      call_within<T>(threads_, kAsking | index, std::chrono::nanoseconds{patience()}, in_time,
+                     [](const Result<T>&) {});
   if (!asked.ok() && asked.error().code == EAGAIN) return fail(ETIMEDOUT, asked.error().what);
   return asked;
 }
@@ -114,6 +114,15 @@ Result<T> Devices::ask(std::uint32_t index, std::function<Result<T>()> call) {
 Result<struct stat> Devices::status_of_copy(std::uint32_t index, ObjectId object) {
   Tier& tier = *by_index_[index];
   return ask<struct stat>(index, [&tier, object] { return tier.status(object); });
+}
+
+Result<bool> Devices::is_used(std::uint32_t index, ObjectId object) {
+  Tier& tier = *by_index_[index];
+  Result<bool> used = ask<bool>(index, [&tier, object] { return tier.is_used(object); });
+  // What somebody has open, or mapped, is in memory mostly.
+  if (!used.ok() && (used.error().code == kMustWait || used.error().code == ETIMEDOUT))
+    return true;
+  return used;
 }
 
 Result<UniqueFd> Devices::open_copy(std::uint32_t index, ObjectId object, int flags) {
@@ -221,6 +230,7 @@ std::optional<std::uint32_t> Devices::index_of(const Tier& tier) const noexcept 
 
 Result<Tier*> Devices::of(Inode& inode) {
   if (!inode.device) inode.device = TRY(index_of(inode.record.object));
+  inode.disk.store(*inode.device, std::memory_order_relaxed);
   return by_index_[*inode.device];
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "backend/base/clock.h"
 #include "backend/base/fair_pool.h"
 #include "backend/base/result.h"
 #include "backend/base/stall_watch.h"
@@ -45,11 +46,14 @@ class Devices {
   // Tier::remove() of an object's copy; where there are several devices it gives up after a
   // second: ETIMEDOUT, it may still be removed.
   Result<void> remove_copy(std::uint32_t index, ObjectId object);
-  // Tier::status() and Tier::open() of an object's copy, which give up after a second, and at
+  // Tier::status() and Tier::open() of an object's copy, which give up after patience(), and at
   // once while the device is silent. Errors: ETIMEDOUT (nothing is known of the copy); those of
   // the Tier.
   Result<struct stat> status_of_copy(std::uint32_t index, ObjectId object);
   Result<UniqueFd> open_copy(std::uint32_t index, ObjectId object, int flags);
+  // Tier::is_used() of an object's copy. Of what would have to be asked of a silent device it is
+  // not known: true.
+  Result<bool> is_used(std::uint32_t index, ObjectId object);
   // Work that waits for the device: call_within() (fs/node/timed_call.h), on a thread that holds
   // up nobody else's.
   template <class T>
@@ -63,11 +67,14 @@ class Devices {
   [[nodiscard]] std::int64_t stalled(std::uint32_t index) const noexcept {
     return stalls_.stalled(index);
   }
-  // The same of what it was asked for.
+  // The same of what it was asked for, from patience() on.
   [[nodiscard]] std::int64_t silent(std::uint32_t index) const noexcept {
-    return silences_.stalled(index);
+    const std::int64_t since = silences_.stalled(index);
+    return since < patience() ? 0 : since;
   }
-  [[nodiscard]] bool any_stalled() const noexcept { return stalls_.any() || silences_.any(); }
+  // Whether any device is, for a second.
+  [[nodiscard]] bool any_stalled() const noexcept { return stalls_.any(); }
+  [[nodiscard]] bool any_silent() const noexcept { return silences_.any(); }
   // While one lives the device is being asked for something that is not in memory.
   class Question {
    public:
@@ -124,6 +131,11 @@ class Devices {
   std::function<void(std::uint32_t index)> on_suspect;
 
  private:
+  // How long a device may take for an answer: a busy one takes a second. Of a lone one nobody
+  // else's calls wait.
+  [[nodiscard]] std::int64_t patience() const noexcept {
+    return (tiers_.size() == 1 ? 10 : 2) * kNanosPerSecond;
+  }
   Devices(Catalog& catalog, std::vector<std::unique_ptr<Tier>> tiers)
       : catalog_(catalog), tiers_(std::move(tiers)) {}
 

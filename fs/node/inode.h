@@ -129,6 +129,8 @@ struct Inode {
   std::atomic<std::int64_t> pool_checked{0};
   // Daemon-served: somebody has opened it for reading since it came into memory.
   bool was_read = false;
+  // What `device` was known to be last, -1: nothing; for who does not wait for the lock.
+  std::atomic<std::int64_t> disk{-1};
   // When its backing file was found last, in monotonic nanoseconds.
   std::atomic<std::int64_t> seen_at{0};
   // It is being evicted.

@@ -53,10 +53,16 @@ class OpenFile {
   // The daemon's own descriptor of the backing file, opened at the first need (in passthrough
   // mode that is an fsync, a fallocate, a seek) and kept, so that an error of the disk is
   // reported once to this open file; where its user has no more of them, opened for each call.
-  // Errors: those of Tier::open(). O_DIRECT is left out: the daemon's buffers and the tails of
+  // Errors: those of Tier::open(), kMustWait among them. O_DIRECT is left out: the daemon's buffers and the tails of
   // files are not aligned.
   Result<Descriptor> descriptor() {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_, std::defer_lock);
+    // Whoever has it may wait for the disk.
+    if (!refuses_to_wait()) {
+      lock.lock();
+    } else if (!lock.try_lock()) {
+      return fail(kMustWait, "a backing file is being opened");
+    }
     if (fd_) return Descriptor(fd_.get());
     UniqueFd fd = TRY(tier.open(
         object, (writable() ? O_RDWR : O_RDONLY) | (flags & (O_SYNC | O_DSYNC | O_NOATIME))));

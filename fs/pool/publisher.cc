@@ -339,7 +339,7 @@ Result<std::optional<Publisher::Candidate>> Publisher::find_candidate(InodeNumbe
   if (record.state != DataState::kSealed || record.nlink == 0 || file.inode->is_going() ||
       file.inode->damaged_object == record.object)
     return std::optional<Candidate>{};
-  Tier* tier = TRY(core_.devices->of(*file.inode));
+  TRY(core_.devices->of(*file.inode));
   std::optional<ObjectRecord> object = TRY(core_.catalog.find_object(record.object));
   const std::size_t chunks = (record.stamp.size + kChecksumChunk - 1) / kChecksumChunk;
   if (!object || object->chunk_crc32c.size() != chunks) {
@@ -347,7 +347,7 @@ Result<std::optional<Publisher::Candidate>> Publisher::find_candidate(InodeNumbe
              number, record.stamp.size, format_size(kMostChecksummedBytes));
     return std::optional<Candidate>{};
   }
-  Result<UniqueFd> fd = tier->open(record.object, O_RDONLY);
+  Result<UniqueFd> fd = core_.devices->open_copy(*file.inode->device, record.object, O_RDONLY);
   // One that is missing is found by who opens it.
   if (!fd.ok() && fd.error().code == ENOENT) return std::optional<Candidate>{};
   if (!fd.ok()) return fd.error();
