@@ -339,7 +339,7 @@ Result<std::optional<Publisher::Candidate>> Publisher::find_candidate(InodeNumbe
   if (record.state != DataState::kSealed || record.nlink == 0 || file.inode->is_going() ||
       file.inode->damaged_object == record.object)
     return std::optional<Candidate>{};
-  TRY(core_.devices->of(*file.inode));
+  static_cast<void>(TRY(core_.devices->of(*file.inode)));
   std::optional<ObjectRecord> object = TRY(core_.catalog.find_object(record.object));
   const std::size_t chunks = (record.stamp.size + kChecksumChunk - 1) / kChecksumChunk;
   if (!object || object->chunk_crc32c.size() != chunks) {
