@@ -17,8 +17,9 @@ namespace kvcachefs {
 // What libfuse is given.
 [[nodiscard]] const fuse_lowlevel_ops& operation_table() noexcept;
 
-// Calls of one user that must not wait for each other, in one pool.
-enum class Kind : std::uint8_t { kAny, kRead, kOfDisk /* and the disks' */ };
+// Calls of one user that do not wait for each other, though they are in one pool. kOfDisk: those
+// about files of one disk; last, for each disk counts from there on.
+enum class Kind : std::uint8_t { kAny, kRead, kOfDisk };
 [[nodiscard]] constexpr std::uint64_t party_of(std::uint32_t user, Kind kind,
                                                std::uint32_t disk = 0) noexcept {
   return user | (static_cast<std::uint64_t>(kind) + disk) << 32;
@@ -78,8 +79,7 @@ constexpr std::optional<std::uint32_t> kNoDisk;
 // For calls that change a name, a record or a local file: they end at once, but on a disk that
 // takes no writes, where each waits as long as that lasts. Where its user has so many of them
 // on their way that no place is left, it is done here as long as the disks are well; else it is
-// refused.
-// `disk`: of the file that it is about; its calls wait for no others.
+// refused. `disk`: of the file that it is about; its calls wait for no others.
 template <class Work>
 void run_change(Reply reply, Work work, std::optional<std::uint32_t> disk = kNoDisk) {
   OperationContext& context = reply.context();

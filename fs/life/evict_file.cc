@@ -1,5 +1,7 @@
 #include "fs/life/evict_file.h"
 
+#include <mutex>
+
 #include "fs/life/drop.h"
 #include "fs/life/is_mapped.h"
 #include "fs/life/pool_standing.h"
@@ -26,12 +28,22 @@ Result<Obstacle> obstacle_now(Core& core, const Inode& inode, const Treatment& t
   return hides == HidesOlder::kNo || may_go_last ? Obstacle::kNone : Obstacle::kQueued;
 }
 
+// Whether nobody has its lock just now.
+bool is_free(Inode& inode) {
+  return std::unique_lock(inode.mutex, std::try_to_lock).owns_lock();
+}
+
 }  // namespace
 
 Result<Eviction> evict_file(Core& core, const InodePtr& inode, DropReason reason,
                             const std::function<bool(const SealedCopy&)>& wanted) {
-  const Treatment treatment = TRY(note_policy(core, *inode));
   Eviction out;
+  // Somebody changes it, which takes as long as its disk does: others can go as well.
+  if (reason != DropReason::kAsked && !is_free(*inode)) {
+    out.obstacle = Obstacle::kUnwanted;
+    return out;
+  }
+  const Treatment treatment = TRY(note_policy(core, *inode));
   {
     const std::lock_guard lock(inode->mutex);
     out.obstacle = TRY(obstacle_now(core, *inode, treatment, reason));

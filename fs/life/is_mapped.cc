@@ -20,7 +20,8 @@ bool is_closed(const Inode& inode, ObjectId object) {
 bool may_be_mapped(Core& core, Inode& inode, ObjectId object) {
   std::uint32_t device = 0;
   {
-    const std::lock_guard lock(inode.mutex);
+    const std::unique_lock lock(inode.mutex, std::try_to_lock);
+    if (!lock) return true;  // it is being changed: at the next look
     if (!is_closed(inode, object) || !core.devices->of(inode).ok()) return false;
     device = *inode.device;
   }
@@ -33,7 +34,8 @@ bool is_still_mapped(Core& core, const MappedFiles::File& file) {
   if (!inode.ok()) return false;
   // What counts as open has to be taken back under the lock.
   if (!file.is_known && !may_be_mapped(core, **inode, file.object)) return false;
-  const std::lock_guard lock((*inode)->mutex);
+  const std::unique_lock lock((*inode)->mutex, std::try_to_lock);
+  if (!lock) return true;
   if (!is_closed(**inode, file.object)) return false;
   const InodeRecord& record = (*inode)->record;
   const bool still = is_mapped(core, **inode);

@@ -476,7 +476,7 @@ void Sealer::finish_late(std::uint32_t disk, const Outcome& outcome) {
   const std::lock_guard lock(mutex_);
   busy_.erase(disk);
   wake_locked(outcome.first_left);
-  hurried_ = !outcome.retry;
+  hurried_ = hurried_ || !outcome.retry;
   none_busy_.notify_all();
 }
 
