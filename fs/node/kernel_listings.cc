@@ -1,6 +1,18 @@
 #include "fs/node/kernel_listings.h"
 
+#include "backend/base/clock.h"
+
 namespace kvcachefs {
+namespace {
+
+// A second change within a tick of the clock of files has the same time.
+bool is_settled(UnixNanos modified) noexcept {
+  constexpr UnixNanos kTick = 10'000'000;
+  const UnixNanos age = file_clock_now() - modified;
+  return age > kTick || age < 0;
+}
+
+}  // namespace
 
 void KernelListings::ask_if_due(InodeNumber directory, Listing& listing, std::int64_t now_ns) {
   if (!listing.is_stale || listing.changing > 0 || listing.filling > 0) return;
@@ -38,17 +50,16 @@ KernelListings::Grant KernelListings::opened(ListingReader& reader, InodeNumber 
   }
   const bool is_unseen = listing.is_whole && listing.modified == modified;
   // An earlier reader could list unseen what this one lists, or what it still gets be added to
-  // that.
+  // that. One that could begin unseen begins with a READDIR when a name comes meanwhile.
   const bool is_read = listing.unread > 0 || listing.filling > 0;
-  if (!is_unseen && is_read && now_ns - listing.unread_ns < kUnreadNanos) return {};
+  const bool is_sure = is_unseen && listing.is_settled;
+  if (!is_sure && is_read && now_ns - listing.unread_ns < kUnreadNanos) return {};
   reader.directory_ = directory;
   reader.remembers_ = true;
-  reader.is_unread_ = !is_unseen;
+  reader.is_unread_ = !is_sure;
   ++listing.readers;
-  if (reader.is_unread_) {
-    ++listing.unread;
-    listing.unread_ns = now_ns;
-  }
+  if (reader.is_unread_) ++listing.unread;
+  listing.unread_ns = now_ns;
   return {.remembers = true, .is_unseen = is_unseen};
 }
 
@@ -67,7 +78,10 @@ void KernelListings::reads(ListingReader& reader, std::uint64_t after_cookie,
   if (!reader.is_filling_) ++listing.filling;
   reader.is_filling_ = true;
   listing.has_names = true;
-  if (after_cookie == 0) listing.modified = modified;
+  if (after_cookie == 0) {
+    listing.modified = modified;
+    listing.is_settled = is_settled(modified);
+  }
 }
 
 void KernelListings::ended(ListingReader& reader) {

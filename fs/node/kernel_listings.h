@@ -104,11 +104,12 @@ class KernelListings {
     std::uint32_t filling = 0;   // of them: is_filling_
     std::uint32_t unread = 0;    // of them: is_unread_
     std::uint32_t changing = 0;  // Changes
-    std::int64_t unread_ns = 0;  // the last OPENDIR of an unread one
+    std::int64_t unread_ns = 0;  // the last OPENDIR of one that may remember
     std::int64_t asked_ns = 0;   // 0: not known
     std::uint64_t last_open = 0;
     std::uint64_t ticket = 0;  // of the last Change
     UnixNanos modified = 0;    // when a listing began last
+    bool is_settled = false;   // a change since then shows in `modified`
     bool has_names =
         false;              // the kernel may have names, unless the last message has reached it
     bool is_whole = false;  // up to the end, since that message

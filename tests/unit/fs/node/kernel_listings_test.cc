@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "backend/base/clock.h"
+
 namespace kvcachefs {
 namespace {
 
@@ -216,6 +218,32 @@ TEST_F(KernelListingsTest, WhatAnEarlierReaderStillGetsIsNotRemembered) {
   listings_.closed(second);
   EXPECT_FALSE(list(kModified + 1).is_unseen);
   EXPECT_TRUE(list(kModified + 1).is_unseen);
+}
+
+TEST_F(KernelListingsTest, NorWhatOneGetsThatCouldHaveBegunUnseen) {
+  list();
+  now_ += 5 * kSecondOfListings;
+  ListingReader first;
+  EXPECT_TRUE(open(first).is_unseen);
+  // A name comes through the kernel, then another one.
+  listings_.reads(first, 0, kModified + 1);
+  ListingReader second;
+  EXPECT_FALSE(open(second, kModified + 2).remembers);
+  listings_.closed(second);
+  listings_.closed(first);
+}
+
+// Two names may come in one tick of the clock.
+TEST_F(KernelListingsTest, AListingOfThisMomentIsNotTakenForThatOfTheNext) {
+  const UnixNanos modified = file_clock_now();
+  list(modified);
+  ListingReader first;
+  ListingReader second;
+  EXPECT_TRUE(open(first, modified).is_unseen);
+  listings_.reads(first, 0, modified);
+  EXPECT_FALSE(open(second, modified).remembers);
+  listings_.closed(second);
+  listings_.closed(first);
 }
 
 TEST_F(KernelListingsTest, AReaderThatRewindsIsNoOther) {
