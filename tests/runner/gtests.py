@@ -12,6 +12,8 @@ SIMULATIONS = ("ChainPolicy.*", "Runtimes/*")
 SIZES = ("LearnerCost.*", "LookAlikeRows.*")
 # ThreadSanitizer does not follow a fork of a process that has threads.
 FORKING = ("RocksdbStoreTest.KeepsEveryWriteOfAKilledProcess", "States.AChildThat*")
+# Of what a failure says.
+WHY_CHARACTERS = 1500
 
 
 def run(context, preset, program, leave_out=(), only=(), shards=WORKERS, wrap=(), environment=None):
@@ -67,7 +69,8 @@ def _results(path, prefix):
              "outcome": "failed" if test.get("failures") else
                         "skipped" if test.get("result") == "SKIPPED" else "passed",
              "seconds": float(test["time"].rstrip("s")),
-             "promises": [int(p) for p in str(test.get("promise", "")).split(",") if p], "gate": True}
+             "promises": [int(p) for p in str(test.get("promise", "")).split(",") if p], "gate": True,
+             **({"why": test["failures"][0]["failure"][:WHY_CHARACTERS]} if test.get("failures") else {})}
             for suite in suites for test in suite["testsuite"] if test["status"] == "RUN"]
 
 

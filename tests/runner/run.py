@@ -19,6 +19,8 @@ from results import Durations, Results  # noqa: E402
 # Gate and slices end within 28 minutes of the start; a slice begins only if it will have ended by then.
 BUDGET_S = int(os.environ.get("KVCACHEFS_BUDGET_S", 28 * 60))
 SLOW_S = 5
+# Of one part by name.
+SHOWN_FAILURES = 40
 # Of a preset that this machine has never built.
 BUILD_S = 400
 FULL_RUN = os.path.join(ROOT, "bench", "results", "full-run.txt")
@@ -32,6 +34,7 @@ class Run:
         self.passed = self.failed = 0
         self.took = []        # (seconds, part)
         self.built_in = {}    # part -> seconds of it that were building
+        self.failures = []    # (part, [(test, why)], log) of those that failed
         self.text = []        # what was said, for the record of a full run
 
     def say(self, text=""):
@@ -71,7 +74,7 @@ class Run:
                 context.note(line)
         seconds = time.monotonic() - start
         lines = Results(context.reports).lines(since)
-        failed = [line["test"] for line in lines if line["outcome"] == "failed"]
+        failed = [(line["test"], line.get("why", "")) for line in lines if line["outcome"] == "failed"]
         told = f"{len(lines) - len(failed)} passed, {len(failed)} failed" if lines else ""
         self.say(f"{part.name:18} {'passed' if good else 'failed':7} {seconds:5.0f} s   {told}")
         for line in left:
@@ -81,15 +84,16 @@ class Run:
         self.passed += good
         self.failed += not good
         if not good:
-            self._show_failure(failed)
+            self.failures.append((part.name, failed, context.log_path))
+            for test, _ in failed[:SHOWN_FAILURES]:
+                self.say(f"    failed: {test}")
+            self._show_log(context.log_path, 120)
         return good
 
-    def _show_failure(self, tests):
-        for test in tests[:40]:
-            self.say(f"    failed: {test}")
-        say(f"---- the end of {self.context.log_path}")
-        with open(self.context.log_path, errors="replace") as file:
-            say("\n".join(file.read().splitlines()[-120:]))
+    def _show_log(self, path, lines):
+        say(f"---- the end of {path}")
+        with open(path, errors="replace") as file:
+            say("\n".join(file.read().splitlines()[-lines:]))
         say("----")
 
     def summary(self):
@@ -113,8 +117,19 @@ class Run:
             **{line["test"]: line["seconds"] for line in Results(context.reports).lines()},
             **{f"part {name}": round(seconds - self.built_in[name], 1) for seconds, name in self.took},
             **{f"build {preset}": round(seconds, 1) for preset, seconds in self.built().items()}})
+        self._show_failures()
         self.say(f"KVCACHEFS_SEED={context.seed}, {context.elapsed() / 60:.1f} minutes")
         self.say(f"{self.passed} passed, {self.failed} failed")
+
+    def _show_failures(self):
+        """What failed once more, as the last thing but the verdict: whoever has the end of the output alone sees why."""
+        for name, failed, path in self.failures:
+            self.say(f"failed: {name}")
+            for test, why in failed[:SHOWN_FAILURES]:
+                self.say(f"  {test}")
+                say("".join(f"    {line}\n" for line in why.splitlines()).rstrip("\n"))
+            if not any(why for _, why in failed):
+                self._show_log(path, 40)
 
 
 def run_sanitizer(run):
