@@ -411,7 +411,9 @@ Result<UniqueFd> DeviceDir::open(std::uint64_t object, int flags) {
 Result<bool> DeviceDir::is_used(std::uint64_t object) {
   const UniqueFd fd = TRY(open(object, O_RDONLY));
   const bool is_refused = ::fcntl(fd.get(), F_SETLEASE, F_WRLCK) != 0 && errno == EAGAIN;
-  return is_refused && !has_another(fd.get());
+  if (is_refused && has_another(fd.get()))
+    return fail(EBUSY, "device: this process has it open itself");
+  return is_refused;
 }
 
 // fstatat(2) cannot be told not to ask the disk.

@@ -49,9 +49,9 @@ class Tier {
   // there).
   virtual Result<struct stat> status(std::uint64_t object) = 0;
   // Whether anybody else has its backing file open, or mapped: a mapping outlives the
-  // descriptor it was made of. False where the filesystem cannot tell, and while this process
-  // has a descriptor of it. Who opens it at this moment waits for some microseconds. Errors: as
-  // open().
+  // descriptor it was made of. False where the filesystem cannot tell. Who opens it at this
+  // moment waits for some microseconds. Errors: EBUSY, it is not known as long as this process
+  // has a descriptor of it; those of open().
   virtual Result<bool> is_used(std::uint64_t object) = 0;
   // Absent is success. Errors: EIO, EROFS, EBUSY.
   virtual Result<void> remove(std::uint64_t object) = 0;

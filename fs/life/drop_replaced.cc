@@ -43,7 +43,7 @@ Result<std::optional<Replaced>> drop_replaced(
     if (!device || TRY(hides_older(core, inode)) != HidesOlder::kNo)
       return std::optional<Replaced>{};
     const ObjectId object = inode.record.previous_object;
-    const Result<struct stat> backing = core.devices->at(*device).status(object);
+    const Result<struct stat> backing = core.devices->status_of_copy(*device, object);
     // With a device that has failed there is no room to be made there.
     if (!backing.ok()) return std::optional<Replaced>{};
     out = {.device = *device, .bytes = allocated_bytes(*backing)};

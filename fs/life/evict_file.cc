@@ -64,7 +64,10 @@ Result<Eviction> evict_file(Core& core, const InodePtr& inode, DropReason reason
       return out;
     }
     const bool is_sealed = inode->record.state == DataState::kSealed;
-    if (is_sealed && copy && is_mapped(core, *inode)) {
+    // What the daemon itself is reading may go: should somebody have it mapped as well, it
+    // counts as his without a name.
+    const Result<bool> mapped = is_sealed && copy ? is_mapped(core, *inode) : false;
+    if (mapped.ok() && *mapped) {
       note_mapped(core, *copy, inode->number);
       out.obstacle = Obstacle::kOpen;
       return out;

@@ -25,7 +25,8 @@ bool may_be_mapped(Core& core, Inode& inode, ObjectId object) {
     if (!is_closed(inode, object) || !core.devices->of(inode).ok()) return false;
     device = *inode.device;
   }
-  return is_used(core, device, object);
+  const Result<bool> used = is_used(core, device, object);
+  return !used.ok() || *used;  // what is not known, at the next look
 }
 
 // False: it is none any more, or whoever has it open counts it.
@@ -38,7 +39,9 @@ bool is_still_mapped(Core& core, const MappedFiles::File& file) {
   if (!lock) return true;
   if (!is_closed(**inode, file.object)) return false;
   const InodeRecord& record = (*inode)->record;
-  const bool still = is_mapped(core, **inode);
+  const Result<bool> mapped = is_mapped(core, **inode);
+  if (!mapped.ok()) return true;  // at the next look
+  const bool still = *mapped;
   if (!still && file.is_known) core.budget.let_go(**inode);
   // Another user may have had it open since.
   if (still) {
@@ -61,15 +64,16 @@ bool look_at(Core& core, const std::vector<MappedFiles::File>& files) {
 
 }  // namespace
 
-bool is_used(Core& core, std::uint32_t device, ObjectId object) {
+Result<bool> is_used(Core& core, std::uint32_t device, ObjectId object) {
   const Result<bool> used = core.devices->is_used(device, object);
-  return used.ok() && *used;
+  if (!used.ok() && used.error().code != EBUSY) return false;
+  return used;
 }
 
-bool is_mapped(Core& core, Inode& inode) {
+Result<bool> is_mapped(Core& core, Inode& inode) {
   if (!core.passthrough() || !core.devices->of(inode).ok()) return false;
   const std::uint32_t device = *inode.device;
-  if (!is_used(core, device, inode.record.object)) return false;
+  if (!TRY(is_used(core, device, inode.record.object))) return false;
   if (inode.backing_id == 0) return true;
   // That may be the id for the kernel's opens: the descriptor of who made the file.
   core.backing_ids->close(inode.backing_id);

@@ -7,13 +7,15 @@
 
 namespace kvcachefs {
 
-// Devices::is_used(); false where that fails: what is lost is others' affair.
-bool is_used(Core& core, std::uint32_t device, ObjectId object);
+// Devices::is_used(); false where that fails: what is lost is others' affair. Errors: EBUSY, the
+// daemon reads it itself (it is being sealed, verified or published), and it has to be asked
+// again.
+Result<bool> is_used(Core& core, std::uint32_t device, ObjectId object);
 
 // The caller holds the inode's lock, knows that its backing file was in use just now (this
 // waits for no disk), and that nobody has it open. Where the kernel does not map backing files:
-// false.
-bool is_mapped(Core& core, Inode& inode);
+// false. Errors: as is_used().
+Result<bool> is_mapped(Core& core, Inode& inode);
 
 // Counts as open what was found mapped when it was to be evicted. The caller holds the inode's
 // lock.

@@ -102,11 +102,14 @@ void Reaper::add_inode(InodeNumber number, bool evicted) {
   leave_to_walk();
 }
 
-void Reaper::leave_to_walk() {
+void Reaper::leave_to_walk() { leave_to_walk(Clock::duration::max()); }
+
+void Reaper::leave_to_walk(Clock::duration longest_pause) {
   const std::lock_guard lock(mutex_);
-  if (left_) return;
+  const Clock::time_point at = Clock::now() + std::min(pause_, longest_pause);
+  if (left_ && walk_at_ <= at) return;
   left_ = true;
-  walk_at_ = Clock::now() + pause_;
+  walk_at_ = at;
   changed_.notify_one();
 }
 
@@ -144,11 +147,8 @@ void Reaper::run() {
   const auto is_queued = [this] { return stopping_ || objects_ || !inodes_.empty(); };
   std::unique_lock lock(mutex_);
   while (true) {
-    if (left_) {
-      changed_.wait_until(lock, walk_at_, is_queued);
-    } else {
-      changed_.wait(lock, [&] { return left_ || is_queued(); });
-    }
+    while (!is_queued() && !(left_ && Clock::now() >= walk_at_))
+      left_ ? static_cast<void>(changed_.wait_until(lock, walk_at_)) : changed_.wait(lock);
     if (left_ && Clock::now() >= walk_at_) {
       left_ = false;
       lock.unlock();
@@ -253,15 +253,14 @@ Result<void> Reaper::reap_claimed(const std::vector<InodeNumber>& numbers, bool 
     for (const Doomed& copy : orphan.copies) {
       // A rewrite has replaced it, and somebody may have it mapped still. An inode that is
       // mapped does not come here: the kernel has it until then.
-      const bool is_left = copy.inode == 0 && is_used(core_, copy.device, copy.object);
-      if (!is_left && remove_copy(copy.device, copy.object)) {
+      const bool stays = copy.inode == 0 && may_be_mapped(copy.device, copy.object);
+      if (!stays && remove_copy(copy.device, copy.object)) {
         core_.budget.usage().reaped(copy.inode, copy.object);
         continue;
       }
       // It is an object without an inode from here on.
       edit.put_orphan_object(copy.object, copy.device);
       core_.budget.usage().live_nameless(copy.inode, copy.object);
-      if (is_left) core_.budget.usage().mapped(copy.object);
       leave_to_walk();
     }
   }
@@ -271,6 +270,16 @@ Result<void> Reaper::reap_claimed(const std::vector<InodeNumber>& numbers, bool 
     if (orphan.is_listed_unsealed) count_unsealed(core_, orphan.record.state, DataState::kNone);
   }
   return {};
+}
+
+bool Reaper::may_be_mapped(std::uint32_t device, ObjectId object) {
+  const Result<bool> used = is_used(core_, device, object);
+  if (!used.ok()) {
+    leave_to_walk(kFirstPause);
+    return true;
+  }
+  if (*used) core_.budget.usage().mapped(object);
+  return *used;
 }
 
 // False: it is left to the walk.
@@ -299,9 +308,7 @@ Result<void> Reaper::reap_objects() {
         edit.remove_orphan_object(orphan.id);
         continue;
       }
-      const bool is_left = is_used(core_, orphan.device, orphan.id);
-      if (is_left) core_.budget.usage().mapped(orphan.id);
-      if (!is_left && remove_copy(orphan.device, orphan.id)) {
+      if (!may_be_mapped(orphan.device, orphan.id) && remove_copy(orphan.device, orphan.id)) {
         core_.budget.usage().reaped_object(orphan.id);
         edit.remove_orphan_object(orphan.id);
       } else {

@@ -63,13 +63,18 @@ class Reaper {
   void reap_inodes(const std::vector<InodeNumber>& numbers, bool durably);
   Result<void> reap_claimed(const std::vector<InodeNumber>& numbers, bool durably);
   bool remove_copy(std::uint32_t device, ObjectId object);
+  // Of what a rewrite has replaced. If somebody has it mapped it counts as his; while that is
+  // not known it is asked again soon.
+  bool may_be_mapped(std::uint32_t device, ObjectId object);
   // Once all that are in the table; at a stop the first of them.
   Result<void> reap_objects();
   Result<void> remove_strays();
   void run_old_strays();
   // Over the tables of orphans.
   Result<void> walk();
+  // As long as it finds something left it comes later each time, but not later than this.
   void leave_to_walk();
+  void leave_to_walk(Clock::duration longest_pause);
   [[nodiscard]] bool stopping();
 
   Core& core_;

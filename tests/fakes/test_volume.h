@@ -52,6 +52,7 @@ struct Faults {
   std::atomic<bool> no_sync{false};      // such a sync fails
   std::atomic<bool> no_commit{false};    // the database takes no writes
   std::atomic<std::uint64_t> failed{0};  // by one of the last three, or a sync of the database
+  std::atomic<std::uint64_t> uses_asked{0};  // of backing files, by whoever
   // Called by who reads the database; set before start().
   std::function<void(Table table, std::string_view key)> on_read;
   // The same of who writes to it.
@@ -188,7 +189,11 @@ class FaultyTier : public Tier {
     TRY(ask());
     return below_->status(object);
   }
-  Result<bool> is_used(std::uint64_t object) override { return below_->is_used(object); }
+  Result<bool> is_used(std::uint64_t object) override {
+    Result<bool> used = below_->is_used(object);
+    faults_->uses_asked.fetch_add(1);
+    return used;
+  }
   Result<void> remove(std::uint64_t object) override {
     if (faults_->dead || faults_->unremovable.count(object) > 0) return fail(EIO, "dead");
     if (faults_->no_removal) return faults_->failure(EIO);

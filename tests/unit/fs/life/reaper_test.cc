@@ -1,5 +1,6 @@
 // What the reaper could not remove when its turn came goes later, in the same run.
 #include <fcntl.h>
+#include <sys/mman.h>
 
 #include "tests/fakes/test_volume.h"
 
@@ -70,6 +71,32 @@ TEST(Reaper, LeavesWhatIsOpenToItsLastClose) {
   EXPECT_TRUE(TestVolume::wait_for([&] {
     return !TestVolume::exists(open_backing) && !TestVolume::exists(unnamed_backing);
   }));
+}
+
+// The daemon has it open itself, as while it seals it: who else has it cannot be seen.
+TEST(Reaper, AsksAgainWhatItCannotTell) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  volume.settle();
+  const std::string backing = volume.backing_path_of(inode);
+  UniqueFd own(::open(backing.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(own);
+  constexpr std::size_t kPage = 4096;
+  void* const mapping = ::mmap(nullptr, kPage, PROT_READ, MAP_SHARED, own.get(), 0);
+  ASSERT_NE(MAP_FAILED, mapping);
+  volume.start();
+  OpenFile& file = volume.open(inode, O_WRONLY | O_TRUNC);
+  volume.write(file, "others");
+  volume->release(file);
+  ASSERT_TRUE(TestVolume::wait_for([&] { return volume.faults().uses_asked > 0; }));
+  own.reset();
+  // The mapping is known by a later question, and nothing has gone until then.
+  const std::uint64_t asked = volume.faults().uses_asked;
+  ASSERT_TRUE(TestVolume::wait_for([&] { return volume.faults().uses_asked > asked; }));
+  EXPECT_TRUE(TestVolume::exists(backing));
+  ASSERT_EQ(0, ::munmap(mapping, kPage));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !TestVolume::exists(backing); }));
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !has_orphans(volume); }));
 }
 
 }  // namespace
