@@ -12,7 +12,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// `sync(volume)` puts it on the disk; where an fsync means the pool it waits for that as well.
+// `sync(volume)` puts it on the disk; where an fsync means the pool it waits for that as well,
+// on threads that wait for no disk.
 template <class Sync>
 void sync_here_or_there(Reply reply, fuse_ino_t inode, std::optional<std::uint32_t> disk,
                         Sync sync) {
@@ -20,14 +21,16 @@ void sync_here_or_there(Reply reply, fuse_ino_t inode, std::optional<std::uint32
   if (!reply.volume().syncs_on_pool())
     return run_slowly(std::move(reply), disk,
                       [sync](Reply& answer) { answer.result(sync(answer.volume())); });
-  const auto wait = [&context, inode, sync, called = Clock::now()](Reply& answer) {
-    Result<void> done = sync(answer.volume());
-    if (done.ok())
-      done = answer.volume().sync_on_pool(
-          inode, called, [&context] { return context.parked_limit.load() == 0; });
-    answer.result(done);
+  const auto wait = [&context, inode, called = Clock::now()](Reply& answer) {
+    answer.result(answer.volume().sync_on_pool(
+        inode, called, [&context] { return context.parked_limit.load() == 0; }));
   };
-  if (!run_parked(reply, *context.sync_calls, 3, wait))
+  const auto sync_and_wait = [&context, sync, wait](Reply& answer) {
+    const Result<void> here = sync(answer.volume());
+    if (!here.ok()) return answer.result(here);
+    go_on(std::move(answer), *context.sync_calls, wait);
+  };
+  if (!run_parked(reply, context.slow_calls->of(disk), 3, sync_and_wait))
     reply.error(fail(EIO, "too many wait for the pool"));
 }
 

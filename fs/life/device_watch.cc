@@ -92,8 +92,9 @@ std::optional<Result<void>> DeviceWatch::ask(std::uint32_t device, TierCheck how
     question->is_under_way = false;
     return Result<bool>(true);
   };
-  const Result<bool> done = core_.devices->work_within<bool>(device, kLongestCheck, check,
-                                                             [](const Result<bool>&) {});
+  const Result<bool> done =
+      core_.devices->begin_work<bool>(device, check, [](const Result<bool>&) {})
+          .until(std::chrono::steady_clock::now() + kLongestCheck);
   const std::lock_guard lock(question->mutex);
   if (!done.ok() && done.error().code == EAGAIN) question->is_under_way = false;
   return std::exchange(question->answer, std::nullopt);

@@ -333,13 +333,9 @@ void Sealer::pass() {
       break;
     }
     if (numbers->empty()) break;
-    std::uint64_t sealed = 0;
-    for (auto& [disk, batch] : collect(*numbers, after, all)) {
-      const Outcome outcome = seal(disk, std::move(batch));
-      sealed += outcome.sealed;
-      all.add(outcome);
-    }
-    if (sealed > 0 && !finish(sealed)) all.retry = true;
+    const Outcome outcome = seal(collect(*numbers, after, all));
+    all.add(outcome);
+    if (outcome.sealed > 0 && !finish(outcome.sealed)) all.retry = true;
   }
   const std::lock_guard lock(mutex_);
   from_ = std::min(from_, all.first_left);
@@ -358,14 +354,14 @@ void Sealer::pass() {
   }
 }
 
-std::map<std::uint32_t, std::unique_ptr<Sealer::Batch>> Sealer::collect(
-    const std::vector<InodeNumber>& numbers, InodeNumber& after, Outcome& outcome) {
+Sealer::Batches Sealer::collect(const std::vector<InodeNumber>& numbers, InodeNumber& after,
+                                Outcome& outcome) {
   std::set<std::uint32_t> busy;
   {
     const std::lock_guard lock(mutex_);
     busy = busy_;
   }
-  std::map<std::uint32_t, std::unique_ptr<Batch>> batches;
+  Batches batches;
   std::uint64_t bytes = 0;
   for (const InodeNumber number : numbers) {
     if (bytes >= kBatchBytes) break;
@@ -392,32 +388,67 @@ std::map<std::uint32_t, std::unique_ptr<Sealer::Batch>> Sealer::collect(
   return batches;
 }
 
-Sealer::Outcome Sealer::seal(std::uint32_t disk, std::unique_ptr<Batch> batch) {
-  if (core_.devices->count() == 1) return seal_all(*batch);
-  Outcome left;
-  for (const SealCandidate& file : *batch) left.leave(file.inode->number);
-  const std::shared_ptr<Batch> files = std::move(batch);
-  // Its inodes must not outlive the table, nor its thread's last look at them the sealer.
-  const auto seal_them = [this, files]() -> Result<Outcome> {
-    const Outcome outcome = seal_all(*files);
-    files->clear();
+// Of one of several disks, on a thread that holds up nobody else's files.
+class Sealer::BatchUnderWay {
+ public:
+  BatchUnderWay(Sealer& sealer, std::uint32_t disk, std::unique_ptr<Batch> batch)
+      : sealer_(sealer), disk_(disk), left_(all_of(*batch)), call_(begin(std::move(batch))) {}
+
+  Outcome until(Clock::time_point deadline) {
+    const Result<Outcome> outcome = call_.until(deadline);
+    const bool is_late = !outcome.ok() && outcome.error().code == ETIMEDOUT;
+    if (!is_late) {
+      const std::lock_guard lock(sealer_.mutex_);
+      sealer_.busy_.erase(disk_);
+    }
+    if (outcome.ok()) return *outcome;
+    left_.retry = !is_late;
+    return left_;
+  }
+
+ private:
+  static Outcome all_of(const Batch& batch) {
+    Outcome left;
+    for (const SealCandidate& file : batch) left.leave(file.inode->number);
+    return left;
+  }
+
+  TimedCall<Outcome> begin(std::unique_ptr<Batch> batch) {
+    {
+      const std::lock_guard lock(sealer_.mutex_);
+      sealer_.busy_.insert(disk_);
+    }
+    const std::shared_ptr<Batch> files = std::move(batch);
+    // Its inodes must not outlive the table, nor its thread's last look at them the sealer.
+    const auto seal_them = [&sealer = sealer_, files]() -> Result<Outcome> {
+      const Outcome outcome = sealer.seal_all(*files);
+      files->clear();
+      return outcome;
+    };
+    return sealer_.core_.devices->begin_work<Outcome>(
+        disk_, seal_them, [&sealer = sealer_, disk = disk_](const Result<Outcome>& late) {
+          sealer.finish_late(disk, *late);
+        });
+  }
+
+  Sealer& sealer_;
+  const std::uint32_t disk_;
+  Outcome left_;  // when it is not done
+  TimedCall<Outcome> call_;
+};
+
+Sealer::Outcome Sealer::seal(Batches batches) {
+  Outcome outcome;
+  if (core_.devices->count() == 1) {
+    for (const auto& [disk, batch] : batches) outcome.add(seal_all(*batch));
     return outcome;
-  };
-  {
-    const std::lock_guard lock(mutex_);
-    busy_.insert(disk);
   }
-  const Result<Outcome> outcome = core_.devices->work_within<Outcome>(
-      disk, kLongestBatch, seal_them,
-      [this, disk](const Result<Outcome>& late) { finish_late(disk, *late); });
-  const bool is_late = !outcome.ok() && outcome.error().code == ETIMEDOUT;
-  if (!is_late) {
-    const std::lock_guard lock(mutex_);
-    busy_.erase(disk);
-  }
-  if (outcome.ok()) return *outcome;
-  left.retry = !is_late;
-  return left;
+  std::vector<BatchUnderWay> under_way;
+  under_way.reserve(batches.size());
+  for (auto& [disk, batch] : batches) under_way.emplace_back(*this, disk, std::move(batch));
+  const Clock::time_point deadline = Clock::now() + kLongestBatch;
+  for (BatchUnderWay& batch : under_way) outcome.add(batch.until(deadline));
+  return outcome;
 }
 
 Sealer::Outcome Sealer::seal_all(Batch& batch) {
@@ -429,6 +460,8 @@ Sealer::Outcome Sealer::seal_all(Batch& batch) {
     } else {
       seal_file(file, outcome);
     }
+    // As long as the daemon has it open it cannot tell who else has.
+    file.fd.reset();
   }
   return outcome;
 }

@@ -71,6 +71,7 @@ class Sealer {
   static constexpr std::chrono::seconds kLongestBatch{2};
 
   using Batch = std::vector<SealCandidate>;  // of one disk
+  using Batches = std::map<std::uint32_t, std::unique_ptr<Batch>>;
   struct Outcome {
     std::uint64_t sealed = 0;             // in the catalog, and not yet on the disk
     InodeNumber first_left = UINT64_MAX;  // still unsealed: the next pass must look again
@@ -86,11 +87,12 @@ class Sealer {
   void pass();
   // The ready ones among these, as many as are done at a time, by disk; `after` becomes the last
   // that was looked at.
-  std::map<std::uint32_t, std::unique_ptr<Batch>> collect(
-      const std::vector<InodeNumber>& numbers, InodeNumber& after, Outcome& outcome);
-  // Where there are other disks it waits for kLongestBatch; what is not done then goes on by
-  // itself.
-  Outcome seal(std::uint32_t disk, std::unique_ptr<Batch> batch);
+  Batches collect(const std::vector<InodeNumber>& numbers, InodeNumber& after,
+                  Outcome& outcome);
+  // Those of several disks beside each other, for kLongestBatch: what is not done then goes on
+  // by itself.
+  Outcome seal(Batches batches);
+  class BatchUnderWay;
   Outcome seal_all(Batch& batch);
   void seal_file(SealCandidate& file, Outcome& outcome);
   // Syncs what was sealed. False: that failed.

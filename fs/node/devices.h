@@ -52,15 +52,13 @@ class Devices {
   Result<struct stat> status_of_copy(std::uint32_t index, ObjectId object);
   Result<UniqueFd> open_copy(std::uint32_t index, ObjectId object, int flags);
   // Tier::is_used() of an object's copy. Of what would have to be asked of a silent device it is
-  // not known: true.
+  // not known: true. Errors: EBUSY, it has to be asked again; those of the Tier.
   Result<bool> is_used(std::uint32_t index, ObjectId object);
-  // Work that waits for the device: call_within() (fs/node/timed_call.h), on a thread that holds
-  // up nobody else's.
+  // Begins work that waits for the device, on a thread that holds up nobody else's.
   template <class T>
-  Result<T> work_within(std::uint32_t index, std::chrono::nanoseconds patience,
-                        std::function<Result<T>()> work, std::function<void(Result<T>)> late) {
-    return call_within<T>(threads_, kWorking | index, patience, std::move(work),
-                          std::move(late));
+  TimedCall<T> begin_work(std::uint32_t index, std::function<Result<T>()> work,
+                          std::function<void(Result<T>)> late) {
+    return TimedCall<T>(threads_, kWorking | index, std::move(work), std::move(late));
   }
   // For how long a device has taken no write, if that is a second or more, in nanoseconds; else
   // 0.

@@ -15,13 +15,49 @@
 
 namespace kvcachefs {
 
-// Runs `call()` on a thread of `threads`, in the name of `party`, and waits for it. Errors, if
-// not its own: ETIMEDOUT, it has not come back within `patience`, and what it comes back with
-// will be handed to `late`, on that thread; EAGAIN, its turn has not come by then, or too many
-// wait, and it is never made.
+// A call that runs on a thread of a pool, in the name of a party of it. One thread begins it and
+// waits for it.
 template <class T>
-Result<T> call_within(FairPool& threads, std::uint64_t party, std::chrono::nanoseconds patience,
-                      std::function<Result<T>()> call, std::function<void(Result<T>)> late) {
+class TimedCall {
+ public:
+  // Begins it. What it comes back with after until() has given up is handed to `late`, on the
+  // pool's thread.
+  TimedCall(FairPool& threads, std::uint64_t party, std::function<Result<T>()> call,
+            std::function<void(Result<T>)> late)
+      : state_(std::make_shared<State>()) {
+    const auto task = [state = state_, call = std::move(call), late = std::move(late)] {
+      {
+        const std::lock_guard lock(state->mutex);
+        if (state->is_given_up) return;
+        state->has_begun = true;
+      }
+      Result<T> result = call();
+      {
+        const std::lock_guard lock(state->mutex);
+        if (!state->is_given_up) {
+          state->result.emplace(std::move(result));
+          state->done.notify_one();
+          return;
+        }
+      }
+      late(std::move(result));
+    };
+    if (!threads.try_post(party, task))
+      state_->result.emplace(fail(EAGAIN, "too many calls wait for a disk"));
+  }
+
+  // What it comes back with; to be called once. Errors, if not its own: ETIMEDOUT, it has begun
+  // and not come back by then; EAGAIN, its turn has not come by then, or too many wait, and it
+  // is never made.
+  Result<T> until(std::chrono::steady_clock::time_point deadline) {
+    std::unique_lock lock(state_->mutex);
+    state_->done.wait_until(lock, deadline, [this] { return state_->result.has_value(); });
+    if (state_->result) return std::move(*state_->result);
+    state_->is_given_up = true;
+    return fail(state_->has_begun ? ETIMEDOUT : EAGAIN, "the disk does not answer");
+  }
+
+ private:
   struct State {
     std::mutex mutex;  // a leaf
     std::condition_variable done;
@@ -29,30 +65,15 @@ Result<T> call_within(FairPool& threads, std::uint64_t party, std::chrono::nanos
     bool has_begun = false;
     bool is_given_up = false;
   };
-  const auto state = std::make_shared<State>();
-  const auto task = [state, call = std::move(call), late = std::move(late)] {
-    {
-      const std::lock_guard lock(state->mutex);
-      if (state->is_given_up) return;
-      state->has_begun = true;
-    }
-    Result<T> result = call();
-    {
-      const std::lock_guard lock(state->mutex);
-      if (!state->is_given_up) {
-        state->result.emplace(std::move(result));
-        state->done.notify_one();
-        return;
-      }
-    }
-    late(std::move(result));
-  };
-  if (!threads.try_post(party, task)) return fail(EAGAIN, "too many calls wait for a disk");
-  std::unique_lock lock(state->mutex);
-  state->done.wait_for(lock, patience, [&] { return state->result.has_value(); });
-  if (state->result) return std::move(*state->result);
-  state->is_given_up = true;
-  return fail(state->has_begun ? ETIMEDOUT : EAGAIN, "the disk does not answer");
+  std::shared_ptr<State> state_;
+};
+
+// Begins a TimedCall and waits for it, for `patience` at most.
+template <class T>
+Result<T> call_within(FairPool& threads, std::uint64_t party, std::chrono::nanoseconds patience,
+                      std::function<Result<T>()> call, std::function<void(Result<T>)> late) {
+  TimedCall<T> made(threads, party, std::move(call), std::move(late));
+  return made.until(std::chrono::steady_clock::now() + patience);
 }
 
 }  // namespace kvcachefs

@@ -7,6 +7,7 @@ The disk is a loop device on a file of another mount, whose daemon is stopped: e
 import collections
 import contextlib
 import os
+import platform
 import signal
 import threading
 import time
@@ -15,11 +16,14 @@ import pytest
 
 import kvmount
 import onlooker
+import pools
 
 pytestmark = [pytest.mark.skipif(kvmount.PLAIN, reason="who waits for whom in the daemon"), pytest.mark.alone]
 
 KIB = 1 << 10
 FILES = 96
+# The number of the call.
+FSYNC = {"x86_64": "74", "aarch64": "82"}[platform.machine()]
 
 
 def size_of(number):
@@ -34,8 +38,8 @@ def bytes_of(number):
 class Disks:
     """A mount with two disks, of which one falls silent while a `with silence()` lasts."""
 
-    def __init__(self, stack, transport, data_path, size=""):
-        """`size`: of each disk's budget."""
+    def __init__(self, stack, transport, data_path, size="", options=()):
+        """`size`: of each disk's budget; `options`: of the mount."""
         self.below = stack.enter_context(kvmount.Mount("below", data_path="daemon", transport="dev"))
         healthy = stack.enter_context(kvmount.LoopFs("ext4", size=512 << 20))
         sick = stack.enter_context(
@@ -46,8 +50,8 @@ class Disks:
         self.control = f"{healthy.path}/control"
         os.mkdir(self.control)
         self.mount = stack.enter_context(
-            kvmount.Mount("above", nvme=self.nvme[0], size=size[1:] or None, options=["--nvme", self.nvme[1] + size], state=f"{healthy.path}/state",
-                          transport=transport, data_path=data_path))
+            kvmount.Mount("above", nvme=self.nvme[0], size=size[1:] or None, state=f"{healthy.path}/state",
+                          options=["--nvme", self.nvme[1] + size, *options], transport=transport, data_path=data_path))
         self.directory = f"{self.mount.mnt}/d"
 
     def fill(self):
@@ -194,6 +198,57 @@ def test_reads_of_what_is_open_on_a_silent_disk_hold_nobody_up(transport):
                 reader.join(60)
         judge(longest)
         assert told == [True] * len(sick)
+
+
+def sync_one(_, which, descriptors):
+    os.fsync(descriptors[which])
+    return True
+
+
+def in_fsync(groups):
+    """How many of the processes are in that call."""
+    count = 0
+    for child in (child for group in groups for child in group):
+        with open(f"/proc/{child.pid}/syscall") as file:
+            count += file.read().split()[0] == FSYNC
+    return count
+
+
+def change_and_sync(descriptor):
+    os.pwrite(descriptor, b"changed", 0)
+    os.fsync(descriptor)
+
+
+@pytest.mark.by_seed
+def test_fsyncs_that_mean_the_pool_wait_for_no_other_disk(transport, data_path):
+    """An fsync waits for its disk first, and for the pool then."""
+    with contextlib.ExitStack() as stack:
+        pool = stack.enter_context(pools.Pool("dir"))
+        disks = Disks(stack, transport, data_path, options=["--pool", pool.uri, "--pool-sync", "pool"])
+        healthy, sick = disks.fill()
+
+        def opened(directory, numbers):
+            return [stack.enter_context(open(f"{directory}/f{number}", "r+b", buffering=0)).fileno() for number in numbers]
+
+        descriptors, ours, control = opened(disks.directory, sick), opened(disks.directory, healthy), opened(disks.control, healthy)
+        for descriptor in descriptors:
+            os.pwrite(descriptor, b"changed", 0)
+        longest = [0.0, 0.0]
+        with contextlib.ExitStack() as waiting:
+            with disks.silence():
+                # More of each of two users than one may have threads. The kernel lets one fsync of a file through at a time.
+                syncs = [waiting.enter_context(onlooker.hogs(sync_one, descriptors[at:at + 12], count=12, uid=kvmount.NOBODY - at))
+                         for at in (0, 12)]
+                kvmount.wait_until(lambda: in_fsync(syncs) == 24, 20, "all of them to have called it")
+                for pair in zip(ours[:20], control):
+                    for which, descriptor in enumerate(pair):
+                        taken, _ = timed(kvmount.run_as, change_and_sync, descriptor)
+                        longest[which] = max(longest[which], taken)
+                waiting_still = in_fsync(syncs)
+        print(f"fsync: the longest {longest[0] * 1e3:.1f} ms; ext4 {longest[1] * 1e3:.1f} ms; {waiting_still} wait")
+        assert waiting_still >= 16, "the silent disk's were to fill the threads of two users"
+        kvmount.check_time(longest[0], 2, "the longest fsync", longest[1], times=5)
+        assert all(child.returned for group in syncs for child in group)
 
 
 def store_more(directory, count):

@@ -56,5 +56,27 @@ TEST(TimedCall, GoesOnWithoutOneThatDoesNotComeBack) {
   EXPECT_EQ(1, calls.load());
 }
 
+TEST(TimedCall, RunsBesideOthersUntilItIsWaitedFor) {
+  std::promise<int> told;
+  FairPool threads("timed", {.each = 1, .most = 2, .queue = 4});
+  const auto never = [](Result<int>) { ADD_FAILURE(); };
+  TimedCall<int> first(
+      threads, 1, [&] { return Result<int>(told.get_future().get()); }, never);
+  TimedCall<int> second(
+      threads, 2,
+      [&] {
+        told.set_value(5);
+        return Result<int>(6);
+      },
+      never);
+  const auto deadline = std::chrono::steady_clock::now() + seconds{60};
+  const Result<int> of_first = first.until(deadline);
+  ASSERT_TRUE(of_first.ok());
+  EXPECT_EQ(5, *of_first);
+  const Result<int> of_second = second.until(deadline);
+  ASSERT_TRUE(of_second.ok());
+  EXPECT_EQ(6, *of_second);
+}
+
 }  // namespace
 }  // namespace kvcachefs::testing
