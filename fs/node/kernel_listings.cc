@@ -28,6 +28,17 @@ void KernelListings::ask_if_due(InodeNumber directory, Listing& listing, std::in
   notifications_->drop_listing(directory, listing.ticket);
 }
 
+void KernelListings::set_stale(Listing& listing) {
+  listing.is_stale = true;
+  listing.ticket = ++last_ticket_;
+}
+
+void KernelListings::has_begun(ListingReader& reader, Listing& listing) {
+  if (reader.is_unread_) --listing.unread;
+  if (reader.is_unseen_) --listing.unseen;
+  reader.is_unread_ = reader.is_unseen_ = false;
+}
+
 void KernelListings::erase_if_empty(Listings::iterator at) {
   const Listing& listing = at->second;
   if (listing.readers > 0 || listing.changing > 0 || listing.has_names || listing.is_stale)
@@ -50,15 +61,17 @@ KernelListings::Grant KernelListings::opened(ListingReader& reader, InodeNumber 
   }
   const bool is_unseen = listing.is_whole && listing.modified == modified;
   // An earlier reader could list unseen what this one lists, or what it still gets be added to
-  // that. One that could begin unseen begins with a READDIR when a name comes meanwhile.
-  const bool is_read = listing.unread > 0 || listing.filling > 0;
+  // that. One that was to list unseen begins with a READDIR when a name has come since.
+  const bool is_read = listing.unread > 0 || listing.unseen > 0 || listing.filling > 0;
   const bool is_sure = is_unseen && listing.is_settled;
   if (!is_sure && is_read && now_ns - listing.unread_ns < kUnreadNanos) return {};
   reader.directory_ = directory;
   reader.remembers_ = true;
   reader.is_unread_ = !is_sure;
+  reader.is_unseen_ = is_sure;
+  reader.begins_ = listing.begins;
   ++listing.readers;
-  if (reader.is_unread_) ++listing.unread;
+  ++(is_sure ? listing.unseen : listing.unread);
   listing.unread_ns = now_ns;
   return {.remembers = true, .is_unseen = is_unseen};
 }
@@ -68,12 +81,15 @@ void KernelListings::reads(ListingReader& reader, std::uint64_t after_cookie,
   if (!reader.remembers_) return;
   const std::lock_guard lock(mutex_);
   Listing& listing = listings_[reader.directory_];
-  if (reader.is_unread_) --listing.unread;
-  reader.is_unread_ = false;
+  has_begun(reader, listing);
   const std::uint32_t others = listing.filling - (reader.is_filling_ ? 1 : 0);
-  if (after_cookie == 0 && others > 0) {
-    listing.is_stale = true;
-    listing.ticket = ++last_ticket_;
+  if (after_cookie == 0) {
+    // One that began after this one was opened may have got older names than this one's begin
+    // has made the kernel believe.
+    if (others > 0 || reader.begins_ != listing.begins) set_stale(listing);
+    reader.begins_ = ++listing.begins;
+    // The kernel has forgotten the earlier one, or would not have asked.
+    listing.is_whole = false;
   }
   if (!reader.is_filling_) ++listing.filling;
   reader.is_filling_ = true;
@@ -101,7 +117,10 @@ void KernelListings::closed(ListingReader& reader) {
   if (at == listings_.end()) return;
   Listing& listing = at->second;
   --listing.readers;
-  if (reader.is_unread_) --listing.unread;
+  // It may have begun, and been killed before its READDIR was on its way.
+  const bool may_have_begun = reader.is_unread_ || reader.is_unseen_;
+  if (may_have_begun && reader.begins_ != listing.begins) set_stale(listing);
+  has_begun(reader, listing);
   if (reader.is_filling_) --listing.filling;
   reader = {};
   ask_if_due(at->first, listing, 0);
@@ -124,8 +143,7 @@ KernelListings::Change::~Change() {
   Listing& listing = at->second;
   --listing.changing;
   if (listing.has_names || listing.is_stale) {
-    listing.is_stale = true;
-    listing.ticket = ++listings_.last_ticket_;
+    listings_.set_stale(listing);
     listings_.ask_if_due(directory_, listing, 0);
   }
   listings_.erase_if_empty(at);

@@ -233,6 +233,62 @@ TEST_F(KernelListingsTest, NorWhatOneGetsThatCouldHaveBegunUnseen) {
   listings_.closed(first);
 }
 
+// The kernel may have begun the second one's before it had the first one's answer, which it has taken for newer names than
+// it has then.
+TEST_F(KernelListingsTest, AReaderThatBeganUnseenBeforeAnotherEndedIsNoticed) {
+  list();
+  ListingReader first;
+  ListingReader second;
+  EXPECT_TRUE(open(first).is_unseen);
+  EXPECT_TRUE(open(second).is_unseen);
+  // A name comes, and the first one begins; then another one, and the second one begins.
+  read(first, kModified + 1);
+  EXPECT_EQ(0u, deliver());
+  EXPECT_FALSE(list(kModified + 2).remembers);
+  read(second, kModified + 2);
+  EXPECT_EQ(1u, deliver());
+  listings_.closed(first);
+  listings_.closed(second);
+  EXPECT_FALSE(list(kModified + 2).is_unseen);
+  EXPECT_TRUE(list(kModified + 2).is_unseen);
+}
+
+TEST_F(KernelListingsTest, NothingIsUnseenWhileTheKernelListsAnew) {
+  list();
+  now_ += 5 * kSecondOfListings;
+  ListingReader first;
+  EXPECT_TRUE(open(first).is_unseen);
+  listings_.reads(first, 0, kModified + 1);
+  EXPECT_FALSE(list(kModified + 1).remembers);
+  listings_.ended(first);
+  EXPECT_TRUE(list(kModified + 1).is_unseen);
+  listings_.closed(first);
+}
+
+TEST_F(KernelListingsTest, OrWasKilledBeforeItHadAsked) {
+  list();
+  ListingReader first;
+  ListingReader second;
+  EXPECT_TRUE(open(first).is_unseen);
+  EXPECT_TRUE(open(second).is_unseen);
+  read(first, kModified + 1);
+  listings_.closed(first);
+  EXPECT_EQ(0u, deliver());
+  listings_.closed(second);
+  EXPECT_EQ(1u, deliver());
+}
+
+TEST_F(KernelListingsTest, WhoWasToListUnseenHoldsLaterOnesBackWhenANameHasCome) {
+  list();
+  now_ += 5 * kSecondOfListings;
+  ListingReader first;
+  EXPECT_TRUE(open(first).is_unseen);
+  EXPECT_TRUE(list().is_unseen);
+  EXPECT_FALSE(list(kModified + 1).remembers);
+  listings_.closed(first);
+  EXPECT_TRUE(list(kModified + 1).remembers);
+}
+
 // Two names may come in one tick of the clock.
 TEST_F(KernelListingsTest, AListingOfThisMomentIsNotTakenForThatOfTheNext) {
   const UnixNanos modified = file_clock_now();
