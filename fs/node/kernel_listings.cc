@@ -62,9 +62,10 @@ KernelListings::Grant KernelListings::opened(ListingReader& reader, InodeNumber 
   const bool is_unseen = listing.is_whole && listing.modified == modified;
   // An earlier reader could list unseen what this one lists, or what it still gets be added to
   // that. One that was to list unseen begins with a READDIR when a name has come since.
-  const bool is_read = listing.unread > 0 || listing.unseen > 0 || listing.filling > 0;
+  const bool may_begin =
+      (listing.unread > 0 || listing.unseen > 0) && now_ns - listing.unread_ns < kUnreadNanos;
   const bool is_sure = is_unseen && listing.is_settled;
-  if (!is_sure && is_read && now_ns - listing.unread_ns < kUnreadNanos) return {};
+  if (!is_sure && (may_begin || listing.filling > 0)) return {};
   reader.directory_ = directory;
   reader.remembers_ = true;
   reader.is_unread_ = !is_sure;

@@ -97,8 +97,8 @@ class KernelListings {
 
   // More directories than this are listed by the daemon.
   static constexpr std::size_t kMost = 1 << 20;
-  // A reader that has not come to the end for this long is not waited for: it is one that holds
-  // the directory open for other calls.
+  // A reader that has not begun for this long is not waited for: it is one that holds the
+  // directory open for other calls.
   static constexpr std::int64_t kUnreadNanos = 1'000'000'000;
   // A message that was not confirmed for this long is lost.
   static constexpr std::int64_t kLostNanos = 1'000'000'000;

@@ -322,6 +322,18 @@ TEST_F(KernelListingsTest, AReaderThatDoesNotReadHoldsUpNobodyForLong) {
   listings_.closed(first);
 }
 
+// The kernel has names of it that it has not added yet, however long that takes.
+TEST_F(KernelListingsTest, ButOneThatIsReadingDoesUntilItsEnd) {
+  ListingReader first;
+  open(first);
+  listings_.reads(first, 0, kModified);
+  now_ += 10 * KernelListings::kUnreadNanos;
+  EXPECT_FALSE(list(kModified + 1).remembers);
+  listings_.ended(first);
+  EXPECT_TRUE(list(kModified + 1).remembers);
+  listings_.closed(first);
+}
+
 TEST_F(KernelListingsTest, WhatTheKernelForgetsWithTheDirectoryIsForgotten) {
   list();
   EXPECT_EQ(1u, listings_.size());
