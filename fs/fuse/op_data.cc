@@ -1,11 +1,9 @@
 // READ, WRITE, LSEEK of files that the daemon serves; IOCTL.
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "fs/fuse/ops.h"
-#include "fs/node/timed_call.h"
 
 namespace kvcachefs {
 
@@ -24,31 +22,9 @@ void answer_bytes(Reply& reply, const Result<std::span<std::byte>>& bytes) noexc
   reply.data(bytes->data(), bytes->size());
 }
 
-// For a read that has no place among those that wait. The thread that serves its ring waits for
-// it, but not for as long as a disk does not answer: by then the disk is known to be silent, and
-// nobody comes here for it.
-template <class Work>
-void run_and_wait(Reply reply, FairPool& workers, Work work) {
-  constexpr std::chrono::seconds kPatience{3};
-  OperationContext& context = reply.context();
-  const std::uint64_t party = party_of(caller_of(reply.request()).uid, Kind::kRead);
-  context.parked.fetch_add(1);
-  const auto shared = std::make_shared<Reply>(std::move(reply));
-  const auto task = [&context, shared, work]() -> Result<bool> {
-    work(*shared);
-    context.parked.fetch_sub(1);
-    return true;
-  };
-  TimedCall<bool> call(workers, party, task, [](const Result<bool>&) {});
-  const Result<bool> done = call.until(std::chrono::steady_clock::now() + kPatience);
-  if (done.ok() || done.error().code != EAGAIN) return;
-  shared->error(fail(EIO, "too many wait for a disk that does not answer"));
-  context.parked.fetch_sub(1);
-}
-
 // What is in memory is read here, on whatever thread; what a disk is to be asked for, by a
 // worker of that disk. Where the user has so many of them on their way that no place is left,
-// it is waited for.
+// it is done here, too, as long as the disk answers.
 void read_here_or_there(Reply reply, OpenFile& file, std::size_t size, std::uint64_t offset) {
   {
     std::optional<RefusesToWait> here(std::in_place);
@@ -64,7 +40,7 @@ void read_here_or_there(Reply reply, OpenFile& file, std::size_t size, std::uint
   if (run_parked(reply, workers, 4, read, Kind::kRead)) return;
   if (disk && reply.volume().is_stuck(*disk))
     return reply.error(fail(EIO, "too many wait for a disk that does not answer"));
-  reply.context().is_ring ? run_and_wait(std::move(reply), workers, read) : read(reply);
+  read(reply);
 }
 
 }  // namespace
