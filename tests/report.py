@@ -9,8 +9,6 @@ import pytest
 import kvmount
 
 _PATH = os.environ.get("KVCACHEFS_REPORT")
-# Of what a failure says.
-WHY_CHARACTERS = 1500
 _PARTS = {}  # test -> its phases so far
 
 
@@ -29,11 +27,6 @@ def pytest_runtest_makereport(item, call):
     }
 
 
-def _why(report):
-    """The end of what is to be said of a failure: the assertion, and where it stands."""
-    return str(report.longreprtext)[-WHY_CHARACTERS:]
-
-
 def pytest_runtest_logreport(report):
     """In the controller: one line a test, after its last phase."""
     if not _PATH or os.environ.get("PYTEST_XDIST_WORKER"):
@@ -50,6 +43,6 @@ def pytest_runtest_logreport(report):
             "promises": told.get("promises", []), "gate": told.get("gate", False),
             "late": bool(bad) and all(getattr(part, "kvcachefs", {}).get("late") for part in bad)}
     if bad:
-        line["why"] = _why(bad[0])
+        line["why"] = bad[0].longreprtext
     with open(_PATH, "a") as out:
         out.write(json.dumps(line) + "\n")

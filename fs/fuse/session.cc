@@ -38,6 +38,7 @@ constexpr FairPool::Limits kPoolThreads{.each = 16, .most = 32, .queue = kMostWa
 // As many reads as may be parked of a ring of the usual depth.
 constexpr FairPool::Limits kReadThreads{.each = 28, .most = 56, .queue = kMostWaiting};
 // They wait for the pool, and look at what is left; those behind them look when they are done.
+// Sixteen users may each wait with as many as they may have.
 constexpr FairPool::Limits kSyncThreads{.each = 8, .most = 128, .queue = kMostWaiting};
 // Without a ring: requests in memory that this daemon has read.
 constexpr std::size_t kMostParked = 512;

@@ -64,8 +64,8 @@ Result<Eviction> evict_file(Core& core, const InodePtr& inode, DropReason reason
       return out;
     }
     const bool is_sealed = inode->record.state == DataState::kSealed;
-    // What the daemon itself is reading may go. Nobody has opened it lately, or it would be
-    // leased, and what was mapped before is known by the looks of every second.
+    // A file that the daemon itself is reading may go: nobody has opened it lately, or it would
+    // be leased, and the looks of every second know what was mapped before.
     const Result<bool> mapped = is_sealed && copy ? is_mapped(core, *inode) : false;
     if (mapped.ok() && *mapped) {
       note_mapped(core, *copy, inode->number);

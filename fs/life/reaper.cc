@@ -102,8 +102,6 @@ void Reaper::add_inode(InodeNumber number, bool evicted) {
   leave_to_walk();
 }
 
-void Reaper::leave_to_walk() { leave_to_walk(Clock::duration::max()); }
-
 void Reaper::leave_to_walk(Clock::duration longest_pause) {
   const std::lock_guard lock(mutex_);
   const Clock::time_point at = Clock::now() + std::min(pause_, longest_pause);

@@ -72,9 +72,9 @@ class Reaper {
   void run_old_strays();
   // Over the tables of orphans.
   Result<void> walk();
-  // As long as it finds something left it comes later each time, but not later than this.
-  void leave_to_walk();
-  void leave_to_walk(Clock::duration longest_pause);
+  // As long as the walk finds something left it comes later each time, but not later than
+  // `longest_pause`.
+  void leave_to_walk(Clock::duration longest_pause = kLongestPause);
   [[nodiscard]] bool stopping();
 
   Core& core_;

@@ -33,12 +33,6 @@ void KernelListings::set_stale(Listing& listing) {
   listing.ticket = ++last_ticket_;
 }
 
-void KernelListings::has_begun(ListingReader& reader, Listing& listing) {
-  if (reader.is_unread_) --listing.unread;
-  if (reader.is_unseen_) --listing.unseen;
-  reader.is_unread_ = reader.is_unseen_ = false;
-}
-
 void KernelListings::erase_if_empty(Listings::iterator at) {
   const Listing& listing = at->second;
   if (listing.readers > 0 || listing.changing > 0 || listing.has_names || listing.is_stale)
@@ -62,17 +56,15 @@ KernelListings::Grant KernelListings::opened(ListingReader& reader, InodeNumber 
   const bool is_unseen = listing.is_whole && listing.modified == modified;
   // An earlier reader could list unseen what this one lists, or what it still gets be added to
   // that. One that was to list unseen begins with a READDIR when a name has come since.
-  const bool may_begin =
-      (listing.unread > 0 || listing.unseen > 0) && now_ns - listing.unread_ns < kUnreadNanos;
+  const bool may_begin = listing.unread > 0 && now_ns - listing.unread_ns < kUnreadNanos;
   const bool is_sure = is_unseen && listing.is_settled;
   if (!is_sure && (may_begin || listing.filling > 0)) return {};
   reader.directory_ = directory;
   reader.remembers_ = true;
-  reader.is_unread_ = !is_sure;
-  reader.is_unseen_ = is_sure;
+  reader.is_unread_ = true;
   reader.begins_ = listing.begins;
   ++listing.readers;
-  ++(is_sure ? listing.unseen : listing.unread);
+  ++listing.unread;
   listing.unread_ns = now_ns;
   return {.remembers = true, .is_unseen = is_unseen};
 }
@@ -82,7 +74,8 @@ void KernelListings::reads(ListingReader& reader, std::uint64_t after_cookie,
   if (!reader.remembers_) return;
   const std::lock_guard lock(mutex_);
   Listing& listing = listings_[reader.directory_];
-  has_begun(reader, listing);
+  if (reader.is_unread_) --listing.unread;
+  reader.is_unread_ = false;
   const std::uint32_t others = listing.filling - (reader.is_filling_ ? 1 : 0);
   if (after_cookie == 0) {
     // One that began after this one was opened may have got older names than this one's begin
@@ -119,9 +112,8 @@ void KernelListings::closed(ListingReader& reader) {
   Listing& listing = at->second;
   --listing.readers;
   // It may have begun, and been killed before its READDIR was on its way.
-  const bool may_have_begun = reader.is_unread_ || reader.is_unseen_;
-  if (may_have_begun && reader.begins_ != listing.begins) set_stale(listing);
-  has_begun(reader, listing);
+  if (reader.is_unread_ && reader.begins_ != listing.begins) set_stale(listing);
+  if (reader.is_unread_) --listing.unread;
   if (reader.is_filling_) --listing.filling;
   reader = {};
   ask_if_due(at->first, listing, 0);

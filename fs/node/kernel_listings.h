@@ -15,13 +15,13 @@
 // page alone: a reader that begins misses it, upon which the kernel forgets the listing. The
 // same where a listing begins while another one is read: names may have come or gone through
 // the kernel since that began, which has forgotten the earlier one, and adds what it still gets
-// of it to the later. When the kernel begins a listing is not seen, only its first READDIR: a
-// reader may have begun at any time since it was opened. So while one may, no later one
-// remembers; and where two that were to list unseen begin after all, because a name has come,
-// the later READDIR tells of it. A listing that the kernel has in part would never be whole again without
-// its last page: a directory of a single page that was read in part (the kernel did not ask for
-// the end) is listed by the daemon after such a message, until the kernel forgets the
-// directory.
+// of it to the later. The daemon sees the first READDIR of a listing, not when the kernel began
+// it: a reader may have begun at any time since it was opened. So while one may, no later one
+// remembers, unless both list unseen; and where such two begin after all, because a name has
+// come, the later READDIR tells of it. A listing that the kernel has in part would never be
+// whole again without its last page: a directory of a single page that was read in part (the
+// kernel did not ask for the end) is listed by the daemon after such a message, until the
+// kernel forgets the directory.
 //
 // Any thread. The lock is a leaf, but for the queue of messages. Memory: some 100 bytes for
 // each directory that the kernel knows and has listed, of at most kMost.
@@ -45,7 +45,6 @@ class ListingReader {
   InodeNumber directory_ = 0;
   bool remembers_ = false;
   bool is_unread_ = false;    // it has sent no READDIR, and may send one
-  bool is_unseen_ = false;    // the same of one that sends none unless a name comes
   std::uint64_t begins_ = 0;  // listings that had begun when it was opened, or began itself
   bool is_filling_ = false;   // the kernel may not have taken its last answer yet
 };
@@ -108,12 +107,11 @@ class KernelListings {
     std::uint32_t readers = 0;   // that remember
     std::uint32_t filling = 0;   // of them: is_filling_
     std::uint32_t unread = 0;    // of them: is_unread_
-    std::uint32_t unseen = 0;    // of them: is_unseen_
     std::uint32_t changing = 0;  // Changes
     std::int64_t unread_ns = 0;  // the last OPENDIR of one that may remember
     std::int64_t asked_ns = 0;   // 0: not known
     std::uint64_t last_open = 0;
-    std::uint64_t ticket = 0;  // of the last Change
+    std::uint64_t ticket = 0;  // of what made it stale last
     std::uint64_t begins = 0;  // listings whose first READDIR has come
     UnixNanos modified = 0;    // when a listing began last
     bool is_settled = false;   // a change since then shows in `modified`
@@ -128,8 +126,6 @@ class KernelListings {
   // All of them under mutex_.
   void ask_if_due(InodeNumber directory, Listing& listing, std::int64_t now_ns);
   void set_stale(Listing& listing);
-  // It reads, or never will.
-  static void has_begun(ListingReader& reader, Listing& listing);
   void erase_if_empty(Listings::iterator at);
 
   KernelNotifications* const notifications_;

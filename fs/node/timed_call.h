@@ -20,8 +20,8 @@ namespace kvcachefs {
 template <class T>
 class TimedCall {
  public:
-  // Begins it. What it comes back with after until() has given up is handed to `late`, on the
-  // pool's thread.
+  // Begins it. A result that comes after until() has given up is handed to `late`, on the pool's
+  // thread.
   TimedCall(FairPool& threads, std::uint64_t party, std::function<Result<T>()> call,
             std::function<void(Result<T>)> late)
       : state_(std::make_shared<State>()) {
@@ -46,9 +46,9 @@ class TimedCall {
       state_->result.emplace(fail(EAGAIN, "too many calls wait for a disk"));
   }
 
-  // What it comes back with; to be called once. Errors, if not its own: ETIMEDOUT, it has begun
-  // and not come back by then; EAGAIN, its turn has not come by then, or too many wait, and it
-  // is never made.
+  // Waits for the call and returns its result; to be called once. Errors, if not its own:
+  // ETIMEDOUT, it has begun and not come back by then; EAGAIN, its turn has not come by then, or
+  // too many wait, and it is never made.
   Result<T> until(std::chrono::steady_clock::time_point deadline) {
     std::unique_lock lock(state_->mutex);
     state_->done.wait_until(lock, deadline, [this] { return state_->result.has_value(); });

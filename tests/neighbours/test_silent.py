@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.skipif(kvmount.PLAIN, reason="who waits for whom in th
 
 KIB = 1 << 10
 FILES = 96
-# The number of the call.
+# The number of the call, as /proc/PID/syscall has it.
 FSYNC = {"x86_64": "74", "aarch64": "82"}[platform.machine()]
 
 
@@ -236,7 +236,8 @@ def test_fsyncs_that_mean_the_pool_wait_for_no_other_disk(transport, data_path):
         longest = [0.0, 0.0]
         with contextlib.ExitStack() as waiting:
             with disks.silence():
-                # More of each of two users than one may have threads. The kernel lets one fsync of a file through at a time.
+                # More of each of two users than one may have threads. The kernel lets one fsync
+                # of a file through at a time.
                 syncs = [waiting.enter_context(onlooker.hogs(sync_one, descriptors[at:at + 12], count=12, uid=kvmount.NOBODY - at))
                          for at in (0, 12)]
                 kvmount.wait_until(lambda: in_fsync(syncs) == 24, 20, "all of them to have called it")

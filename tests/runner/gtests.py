@@ -12,8 +12,6 @@ SIMULATIONS = ("ChainPolicy.*", "Runtimes/*")
 SIZES = ("LearnerCost.*", "LookAlikeRows.*")
 # ThreadSanitizer does not follow a fork of a process that has threads.
 FORKING = ("RocksdbStoreTest.KeepsEveryWriteOfAKilledProcess", "States.AChildThat*")
-# Of what a failure says.
-WHY_CHARACTERS = 1500
 
 
 def run(context, preset, program, leave_out=(), only=(), shards=WORKERS, wrap=(), environment=None):
@@ -70,7 +68,7 @@ def _results(path, prefix):
                         "skipped" if test.get("result") == "SKIPPED" else "passed",
              "seconds": float(test["time"].rstrip("s")),
              "promises": [int(p) for p in str(test.get("promise", "")).split(",") if p], "gate": True,
-             **({"why": test["failures"][0]["failure"][:WHY_CHARACTERS]} if test.get("failures") else {})}
+             "why": "\n".join(failure["failure"] for failure in test.get("failures", []))}
             for suite in suites for test in suite["testsuite"] if test["status"] == "RUN"]
 
 

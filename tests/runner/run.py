@@ -19,8 +19,9 @@ from results import Durations, Results  # noqa: E402
 # Gate and slices end within 28 minutes of the start; a slice begins only if it will have ended by then.
 BUDGET_S = int(os.environ.get("KVCACHEFS_BUDGET_S", 28 * 60))
 SLOW_S = 5
-# Of one part by name.
+# Of one part by name, and the end of what each says.
 SHOWN_FAILURES = 40
+WHY_CHARACTERS = 1500
 # Of a preset that this machine has never built.
 BUILD_S = 400
 FULL_RUN = os.path.join(ROOT, "bench", "results", "full-run.txt")
@@ -127,7 +128,7 @@ class Run:
             self.say(f"failed: {name}")
             for test, why in failed[:SHOWN_FAILURES]:
                 self.say(f"  {test}")
-                say("".join(f"    {line}\n" for line in why.splitlines()).rstrip("\n"))
+                say("".join(f"    {line}\n" for line in why[-WHY_CHARACTERS:].splitlines()).rstrip("\n"))
             if not any(why for _, why in failed):
                 self._show_log(path, 40)
 

@@ -218,7 +218,8 @@ def test_a_flood_of_lookups_ends_its_own_leases_first(limited, seed):
     kvmount.wait_until(lambda: not any(is_there(mount, path) for path in flooded[:ended]), 20,
                        "the eviction of those whose leases had ended")
     assert all(is_there(mount, path) for path in calm)
-    # A slow storing user looks his own files up again, and each lease of his ends one of whoever has most.
+    # A slow storing user looks his own files up again, and each lease of his ends one of
+    # whoever has most.
     ended = mount.status()["counts"]["leases_ended_early"]
     assert all(is_there(mount, path) for path in flooded[ended:])
 

@@ -233,8 +233,8 @@ TEST_F(KernelListingsTest, NorWhatOneGetsThatCouldHaveBegunUnseen) {
   listings_.closed(first);
 }
 
-// The kernel may have begun the second one's before it had the first one's answer, which it has taken for newer names than
-// it has then.
+// The kernel may have begun the second one's before it had the first one's answer: it takes the
+// first one's names for newer than they are.
 TEST_F(KernelListingsTest, AReaderThatBeganUnseenBeforeAnotherEndedIsNoticed) {
   list();
   ListingReader first;
@@ -253,18 +253,6 @@ TEST_F(KernelListingsTest, AReaderThatBeganUnseenBeforeAnotherEndedIsNoticed) {
   EXPECT_TRUE(list(kModified + 2).is_unseen);
 }
 
-TEST_F(KernelListingsTest, NothingIsUnseenWhileTheKernelListsAnew) {
-  list();
-  now_ += 5 * kSecondOfListings;
-  ListingReader first;
-  EXPECT_TRUE(open(first).is_unseen);
-  listings_.reads(first, 0, kModified + 1);
-  EXPECT_FALSE(list(kModified + 1).remembers);
-  listings_.ended(first);
-  EXPECT_TRUE(list(kModified + 1).is_unseen);
-  listings_.closed(first);
-}
-
 TEST_F(KernelListingsTest, OrWasKilledBeforeItHadAsked) {
   list();
   ListingReader first;
@@ -276,6 +264,18 @@ TEST_F(KernelListingsTest, OrWasKilledBeforeItHadAsked) {
   EXPECT_EQ(0u, deliver());
   listings_.closed(second);
   EXPECT_EQ(1u, deliver());
+}
+
+TEST_F(KernelListingsTest, NothingIsUnseenWhileTheKernelListsAnew) {
+  list();
+  now_ += 5 * kSecondOfListings;
+  ListingReader first;
+  EXPECT_TRUE(open(first).is_unseen);
+  listings_.reads(first, 0, kModified + 1);
+  EXPECT_FALSE(list(kModified + 1).remembers);
+  listings_.ended(first);
+  EXPECT_TRUE(list(kModified + 1).is_unseen);
+  listings_.closed(first);
 }
 
 TEST_F(KernelListingsTest, WhoWasToListUnseenHoldsLaterOnesBackWhenANameHasCome) {
