@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "backend/base/log.h"
+#include "backend/base/raise_to.h"
 #include "fs/life/checksum.h"
 #include "fs/life/drop.h"
 #include "fs/life/obstacle.h"
@@ -33,12 +34,6 @@ namespace {
 
 // Up to this many files each get a journal commit of their own.
 constexpr std::size_t kFewFiles = 4;
-
-void raise_to(std::atomic<std::uint64_t>& number, std::uint64_t value) noexcept {
-  std::uint64_t now = number;
-  while (now < value && !number.compare_exchange_weak(now, value)) {
-  }
-}
 
 enum class Sealed { kYes, kNotReady, kPoisoned };
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "backend/base/log.h"
+#include "backend/base/raise_to.h"
 #include "fs/acl/acl.h"
 #include "fs/life/checked_status.h"
 #include "fs/life/drop.h"
@@ -350,12 +351,13 @@ Result<void> Namespace::list(InodeNumber directory, std::uint64_t after, bool pl
                              const std::function<bool(const ListedEntry&)>& visit,
                              const Caller& caller) {
   if (after < kDotCookie) core_.knowledge.listed(caller.pid);
-  // Who makes names while he lists them would not come to an end. Listings have no state of
-  // their own: the one that began last sets the end for all.
+  // A process that makes names while it lists them would not come to an end. Listings have no
+  // state of their own: the one that began last sets the end for all. Of two that begin at the
+  // same time the slower one may have the lower end, and takes nothing from the other.
   std::uint64_t end = 0;
   {
     const InodePtr inode = TRY(core_.table.get(directory));
-    if (after < kDotCookie) inode->listing_end.store(core_.catalog.coming_id());
+    if (after < kDotCookie) raise_to(inode->listing_end, core_.catalog.coming_id());
     const std::uint64_t set = inode->listing_end.load();
     end = set != 0 ? set : UINT64_MAX;
   }
