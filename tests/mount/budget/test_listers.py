@@ -9,6 +9,7 @@ import kvmount
 import stores
 import watch
 from stores import KIB, MIB
+from test_leases import put
 
 pytestmark = [pytest.mark.usefixtures("page_cache"),
               pytest.mark.skipif(kvmount.PLAIN, reason="ext4 grants no leases"),
@@ -28,8 +29,7 @@ def counts(mount):
 def listed(limited, data_path, transport):
     """A mount whose directory d the kernel remembers; nothing else of it, and no lease."""
     mount = limited(size=96 * MIB, disk=256 * MIB, data_path=data_path, transport=transport)
-    jobs = [stores.Job(f"d/{number}", 64 * KIB, "buffered") for number in range(COUNT)]
-    assert kvmount.run_as(stores.flood, mount.mnt, "plain", jobs, 0, 1)["errors"] == []
+    put(mount, [f"d/{number}" for number in range(COUNT)], size=64 * KIB)
     watch.wait_calm(mount)
     kvmount.drop_caches(2)
     kvmount.run_as(os.listdir, f"{mount.mnt}/d")
