@@ -440,11 +440,17 @@ OpenedDirectory Volume::open_directory(InodeNumber directory, const Caller& call
 void Volume::release_directory(OpenDirectory& directory) {
   parts_->directories.release(directory);
 }
-void Volume::begin_listing(OpenDirectory& directory, std::uint64_t after_cookie) {
-  parts_->directories.begin_listing(directory, after_cookie);
+bool Volume::begin_listing(OpenDirectory& directory, std::uint64_t after_cookie) {
+  return parts_->directories.begin_listing(directory, after_cookie);
 }
-void Volume::end_listing(OpenDirectory& directory) {
-  parts_->directories.end_listing(directory);
+void Volume::await_listing_begin(OpenDirectory& directory) {
+  parts_->directories.await_listing_begin(directory);
+}
+ListingEnd Volume::end_listing(OpenDirectory& directory) {
+  return parts_->directories.end_listing(directory);
+}
+ListingEnd Volume::await_listing_end(OpenDirectory& directory) {
+  return parts_->directories.await_listing_end(directory);
 }
 void Volume::synced_directory(OpenDirectory& directory) {
   parts_->directories.synced(directory);

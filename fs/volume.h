@@ -37,6 +37,7 @@
 #include "fs/life/drop_history.h"
 #include "fs/life/stage_counts.h"
 #include "fs/node/device_state.h"
+#include "fs/node/listing_end.h"
 #include "fs/node/ports.h"
 #include "fs/pool/pool_counts.h"
 #include "fs/pool/pool_options.h"
@@ -278,9 +279,14 @@ class Volume {
   // may list them without a list(), the caller counts as one that lists directories.
   OpenedDirectory open_directory(InodeNumber directory, const Caller& caller);
   void release_directory(OpenDirectory& directory);  // `directory` is gone after it
-  // Before a list() from this cookie; and before the answer to one that has found no names.
-  void begin_listing(OpenDirectory& directory, std::uint64_t after_cookie);
-  void end_listing(OpenDirectory& directory);
+  // Before a list() from this cookie. False: await_listing_begin() is to be called, too, which is
+  // *slow*: it waits for the kernel, two seconds at most.
+  bool begin_listing(OpenDirectory& directory, std::uint64_t after_cookie);
+  void await_listing_begin(OpenDirectory& directory);
+  // Before the answer to a list() that has found no names.
+  ListingEnd end_listing(OpenDirectory& directory);
+  // *slow* in the same way, kEmpty or kShort.
+  ListingEnd await_listing_end(OpenDirectory& directory);
   // An fsync of the directory: the process that opened it did so for that, and not to list it.
   void synced_directory(OpenDirectory& directory);
   // The kernel has taken the message with this ticket (KernelNotifications::drop_listing()).

@@ -1,4 +1,5 @@
 // OPENDIR, RELEASEDIR, READDIR and READDIRPLUS.
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -80,24 +81,46 @@ class Listing {
   std::vector<InodeNumber> surplus_;
 };
 
+// Shorter than a name, so that the kernel takes it for an end that does not make complete what it
+// remembers (parse_dirfile() of its fs/fuse/readdir.c).
+void answer_as(Reply& reply, ListingEnd end) {
+  const std::array<std::byte, 8> no_name{};
+  reply.data(no_name.data(), end == ListingEnd::kEmpty ? 0 : no_name.size());
+}
+
+void answer_end(Reply& reply, OpenDirectory& directory) {
+  const ListingEnd end = reply.volume().end_listing(directory);
+  if (end != ListingEnd::kWaits) return answer_as(reply, end);
+  const bool is_parked =
+      run_parked(reply, reply.context().slow_calls->of(kNoDisk), 4, [&directory](Reply& late) {
+        answer_as(late, late.volume().await_listing_end(directory));
+      });
+  if (!is_parked) answer_as(reply, ListingEnd::kShort);
+}
+
 void answer_listing(Reply& reply, fuse_ino_t inode, std::size_t size, off_t offset, bool plus,
                     const Caller& caller, AskPool ask, OpenDirectory* directory) {
   const std::span<std::byte> buffer = reply.buffer(size);
   if (buffer.empty() && size != 0) return reply.error(fail(ENOMEM, "buffer for a readdir"));
   Listing listing(reply, buffer, plus);
-  if (directory != nullptr)
-    reply.volume().begin_listing(*directory, static_cast<std::uint64_t>(offset));
   const Result<void> listed = reply.volume().list(
       inode, static_cast<std::uint64_t>(offset), plus,
       [&listing](const ListedEntry& entry) { return listing.add(entry); }, caller, ask);
   if (directory != nullptr && listed.ok() && listing.is_empty())
-    reply.volume().end_listing(*directory);
+    return answer_end(reply, *directory);
   listing.answer(reply, listed);
 }
 
 void read_directory(Reply reply, fuse_ino_t inode, std::size_t size, off_t offset, bool plus,
                     OpenDirectory* directory) {
   const Caller caller = caller_of(reply.request());
+  if (directory != nullptr &&
+      !reply.volume().begin_listing(*directory, static_cast<std::uint64_t>(offset))) {
+    return run_slowly(std::move(reply), kNoDisk, [=](Reply& answer) {
+      answer.volume().await_listing_begin(*directory);
+      answer_listing(answer, inode, size, offset, plus, caller, AskPool::kNo, directory);
+    });
+  }
   if (Volume::is_made_up(inode)) {
     return run_slowly(std::move(reply), kNoDisk, [=](Reply& answer) {
       answer_listing(answer, inode, size, offset, plus, caller, AskPool::kNo, directory);

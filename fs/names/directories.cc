@@ -5,10 +5,9 @@
 namespace kvcachefs {
 
 // 0: it was removed, so that no name comes or goes any more.
-UnixNanos Directories::modified(InodeNumber directory) {
+std::uint64_t Directories::changes_of(InodeNumber directory) {
   const Result<InodePtr> inode = core_.table.get(directory);
-  if (!inode.ok()) return 0;
-  return (*inode)->shown().mtime;
+  return inode.ok() ? (*inode)->changes.load() : 0;
 }
 
 OpenedDirectory Directories::open(InodeNumber directory, const Caller& caller) {
@@ -19,8 +18,8 @@ OpenedDirectory Directories::open(InodeNumber directory, const Caller& caller) {
     opened->place_ = std::prev(open_.end());
   }
   opened->number_ = directory;
-  const KernelListings::Grant grant = core_.listings.opened(
-      opened->reader_, directory, modified(directory), core_.knowledge.now());
+  const KernelListings::Grant grant =
+      core_.listings.opened(opened->reader_, directory, changes_of(directory), monotonic_now());
   if (grant.is_unseen) opened->opening_ = core_.knowledge.opened_directory(caller.pid);
   return {.directory = opened, .remembers = grant.remembers};
 }
@@ -36,13 +35,22 @@ void Directories::release(OpenDirectory& directory) {
   if (opening) core_.knowledge.closed_directory(*opening);
 }
 
-void Directories::begin_listing(OpenDirectory& directory, std::uint64_t after_cookie) {
-  const UnixNanos time = after_cookie == 0 ? modified(directory.number_) : 0;
-  core_.listings.reads(directory.reader_, after_cookie, time);
+bool Directories::begin_listing(OpenDirectory& directory, std::uint64_t after_cookie) {
+  return core_.listings.reads(directory.reader_, after_cookie, changes_of(directory.number_),
+                              monotonic_now());
 }
 
-void Directories::end_listing(OpenDirectory& directory) {
-  core_.listings.ended(directory.reader_);
+void Directories::await_listing_begin(OpenDirectory& directory) {
+  core_.listings.await_begin(directory.reader_);
+}
+
+ListingEnd Directories::end_listing(OpenDirectory& directory) {
+  return core_.listings.ended(directory.reader_, changes_of(directory.number_),
+                              monotonic_now());
+}
+
+ListingEnd Directories::await_listing_end(OpenDirectory& directory) {
+  return core_.listings.await_end(directory.reader_);
 }
 
 void Directories::synced(OpenDirectory& directory) {

@@ -29,12 +29,14 @@ class Directories {
   // As the methods of the same names in fs/volume.h.
   OpenedDirectory open(InodeNumber directory, const Caller& caller);
   void release(OpenDirectory& directory);
-  void begin_listing(OpenDirectory& directory, std::uint64_t after_cookie);
-  void end_listing(OpenDirectory& directory);
+  bool begin_listing(OpenDirectory& directory, std::uint64_t after_cookie);
+  void await_listing_begin(OpenDirectory& directory);
+  ListingEnd end_listing(OpenDirectory& directory);
+  ListingEnd await_listing_end(OpenDirectory& directory);
   void synced(OpenDirectory& directory);
 
  private:
-  UnixNanos modified(InodeNumber directory);
+  std::uint64_t changes_of(InodeNumber directory);
 
   Core& core_;
   std::mutex mutex_;

@@ -1,21 +1,45 @@
 #include "fs/node/kernel_listings.h"
 
+#include <chrono>
+
 #include "backend/base/clock.h"
 
 namespace kvcachefs {
 namespace {
 
-// A second change within a tick of the clock of files has the same time.
-bool is_settled(UnixNanos modified) noexcept {
-  constexpr UnixNanos kTick = 10'000'000;
-  const UnixNanos age = file_clock_now() - modified;
-  return age > kTick || age < 0;
-}
+// Who waits looks at the clock this often.
+constexpr std::chrono::milliseconds kLook{100};
 
 }  // namespace
 
+bool KernelListings::is_as_now(const Version& version, const Listing& listing,
+                               std::uint64_t changes) noexcept {
+  return version.changes == changes && version.own_changes == listing.own_changes;
+}
+
+bool KernelListings::is_end_on_its_way(const Listing& listing, std::int64_t now_ns) noexcept {
+  return listing.ending > 0 && now_ns - listing.ended_ns < kEndingNanos;
+}
+
+// What is added from now on belongs to the next listing.
+void KernelListings::complete(ListingReader& reader, Listing& listing) noexcept {
+  reader.arrived_ = ++listing.completions;
+  listing.oldest.reset();
+  listing.is_shared = listing.readers > 1;
+}
+
+// A reader that asks again, or closes, has taken its last answer.
+void KernelListings::forget_answer(ListingReader& reader, Listing& listing) noexcept {
+  if (reader.is_filling_) --listing.filling;
+  if (reader.is_ending_) {
+    --listing.ending;
+    news_.notify_all();
+  }
+  reader.is_filling_ = reader.is_ending_ = false;
+}
+
 void KernelListings::ask_if_due(InodeNumber directory, Listing& listing, std::int64_t now_ns) {
-  if (!listing.is_stale || listing.changing > 0 || listing.filling > 0) return;
+  if (!listing.is_stale || listing.changing > 0) return;
   if (listing.is_asked) {
     if (now_ns == 0) return;
     if (listing.asked_ns == 0) listing.asked_ns = now_ns;
@@ -23,26 +47,31 @@ void KernelListings::ask_if_due(InodeNumber directory, Listing& listing, std::in
   }
   listing.is_asked = true;
   listing.asked_ns = now_ns;
-  listing.has_names = false;
-  listing.is_whole = false;
+  listing.is_complete = false;
+  listing.whole.reset();
   notifications_->drop_listing(directory, listing.ticket);
-}
-
-void KernelListings::set_stale(Listing& listing) {
-  listing.is_stale = true;
-  listing.ticket = ++last_ticket_;
 }
 
 void KernelListings::erase_if_empty(Listings::iterator at) {
   const Listing& listing = at->second;
-  if (listing.readers > 0 || listing.changing > 0 || listing.has_names || listing.is_stale)
-    return;
+  if (listing.readers > 0 || listing.changing > 0 || listing.is_stale) return;
+  if (listing.is_complete || listing.oldest) return;
   listings_.erase(at);
   size_.store(listings_.size());
 }
 
+void KernelListings::send_drop(ListingReader& reader, std::int64_t now_ns) {
+  reader.ticket_ = ++last_ticket_;
+  reader.asked_ns_ = now_ns;
+  notifications_->drop_listing(reader.directory_, reader.ticket_);
+}
+
+bool KernelListings::is_lost(const ListingReader& reader, std::int64_t now_ns) noexcept {
+  return now_ns - reader.asked_ns_ >= kLostNanos;
+}
+
 KernelListings::Grant KernelListings::opened(ListingReader& reader, InodeNumber directory,
-                                             UnixNanos modified, std::int64_t now_ns) {
+                                             std::uint64_t changes, std::int64_t now_ns) {
   if (notifications_ == nullptr) return {};
   const std::lock_guard lock(mutex_);
   if (listings_.size() >= kMost && listings_.count(directory) == 0) return {};
@@ -53,70 +82,123 @@ KernelListings::Grant KernelListings::opened(ListingReader& reader, InodeNumber 
     ask_if_due(directory, listing, now_ns);
     return {};
   }
-  const bool is_unseen = listing.is_whole && listing.modified == modified;
-  // An earlier reader could list unseen what this one lists, or what it still gets be added to
-  // that. One that was to list unseen begins with a READDIR when a name has come since.
-  const bool may_begin = listing.unread > 0 && now_ns - listing.unread_ns < kUnreadNanos;
-  const bool is_sure = is_unseen && listing.is_settled;
-  if (!is_sure && (may_begin || listing.filling > 0)) return {};
+  // While another one fills the listing the daemon would be asked anyway, and neither end
+  // complete it.
+  const bool is_unseen = listing.whole && is_as_now(*listing.whole, listing, changes);
+  const bool is_end_missing = is_end_on_its_way(listing, now_ns);
+  if (!is_unseen && (listing.filling > 0 || is_end_missing)) return {};
+  if (listing.readers > 0) {
+    listing.is_shared = true;
+  } else if (!listing.oldest) {
+    listing.is_shared = false;
+  }
   reader.directory_ = directory;
-  reader.remembers_ = true;
-  reader.is_unread_ = true;
-  reader.begins_ = listing.begins;
+  reader.is_granted_ = true;
+  reader.arrived_ = listing.completions - (is_end_missing ? 1 : 0);
   ++listing.readers;
-  ++listing.unread;
-  listing.unread_ns = now_ns;
   return {.remembers = true, .is_unseen = is_unseen};
 }
 
-void KernelListings::reads(ListingReader& reader, std::uint64_t after_cookie,
-                           UnixNanos modified) {
-  if (!reader.remembers_) return;
+bool KernelListings::reads(ListingReader& reader, std::uint64_t after_cookie,
+                           std::uint64_t changes, std::int64_t now_ns) {
+  if (!reader.is_granted_) return true;
   const std::lock_guard lock(mutex_);
   Listing& listing = listings_[reader.directory_];
-  if (reader.is_unread_) --listing.unread;
-  reader.is_unread_ = false;
-  const std::uint32_t others = listing.filling - (reader.is_filling_ ? 1 : 0);
-  if (after_cookie == 0) {
-    // One that began after this one was opened may have got older names than this one's begin
-    // has made the kernel believe.
-    if (others > 0 || reader.begins_ != listing.begins) set_stale(listing);
-    reader.begins_ = ++listing.begins;
-    // The kernel has forgotten the earlier one, or would not have asked.
-    listing.is_whole = false;
-  }
-  if (!reader.is_filling_) ++listing.filling;
+  forget_answer(reader, listing);
+  ++listing.filling;
   reader.is_filling_ = true;
-  listing.has_names = true;
-  if (after_cookie == 0) {
-    listing.modified = modified;
-    listing.is_settled = is_settled(modified);
-  }
+  ++listing.answers;
+  if (!listing.oldest)
+    listing.oldest = Version{.changes = changes, .own_changes = listing.own_changes};
+  if (after_cookie != 0) return true;
+  listing.whole.reset();
+  reader.ticket_ = 0;
+  return may_begin(reader, listing, now_ns);
 }
 
-void KernelListings::ended(ListingReader& reader) {
-  if (!reader.remembers_) return;
+bool KernelListings::may_begin(ListingReader& reader, Listing& listing, std::int64_t now_ns) {
+  if (is_end_on_its_way(listing, now_ns)) return false;
+  if (reader.ticket_ == 0 && reader.arrived_ != listing.completions) {
+    reader.arrived_ = listing.completions;
+    send_drop(reader, now_ns);
+  }
+  if (listing.confirmed < reader.ticket_ && !is_lost(reader, now_ns)) return false;
+  // The kernel has emptied what was complete when it arrived, or would not have asked; and what
+  // has become so since then has no first page.
+  listing.is_complete = false;
+  return true;
+}
+
+ListingEnd KernelListings::ended(ListingReader& reader, std::uint64_t changes,
+                                 std::int64_t now_ns) {
+  if (!reader.is_granted_) return ListingEnd::kEmpty;
   const std::lock_guard lock(mutex_);
   Listing& listing = listings_[reader.directory_];
-  if (reader.is_filling_) --listing.filling;
-  reader.is_filling_ = false;
-  listing.is_whole = true;
-  ask_if_due(reader.directory_, listing, 0);
+  forget_answer(reader, listing);
+  if (listing.filling > 0 || is_end_on_its_way(listing, now_ns)) return ListingEnd::kShort;
+  listing.ended_ns = now_ns;
+  ++listing.ending;
+  reader.is_ending_ = true;
+  const Version oldest = listing.oldest.value_or(Version{});
+  if (oldest.own_changes != listing.own_changes ||
+      (listing.is_shared && oldest.changes != changes)) {
+    reader.answers_ = listing.answers;
+    send_drop(reader, now_ns);
+    return ListingEnd::kWaits;
+  }
+  listing.is_complete = true;
+  listing.whole = oldest;
+  complete(reader, listing);
+  return ListingEnd::kEmpty;
+}
+
+ListingEnd KernelListings::end_now(ListingReader& reader, Listing& listing,
+                                   std::int64_t now_ns) {
+  // An answer since then may be added after the kernel has dropped the page.
+  if (listing.answers != reader.answers_ || is_lost(reader, now_ns)) {
+    forget_answer(reader, listing);
+    return ListingEnd::kShort;
+  }
+  if (listing.confirmed < reader.ticket_) return ListingEnd::kWaits;
+  listing.ended_ns = now_ns;
+  complete(reader, listing);
+  return ListingEnd::kEmpty;
+}
+
+bool KernelListings::may_begin(ListingReader& reader, std::int64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  return may_begin(reader, listings_[reader.directory_], now_ns);
+}
+
+ListingEnd KernelListings::end_now(ListingReader& reader, std::int64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  return end_now(reader, listings_[reader.directory_], now_ns);
+}
+
+void KernelListings::await_begin(ListingReader& reader) {
+  std::unique_lock lock(mutex_);
+  Listing& listing = listings_[reader.directory_];
+  while (!may_begin(reader, listing, monotonic_now())) news_.wait_for(lock, kLook);
+}
+
+ListingEnd KernelListings::await_end(ListingReader& reader) {
+  std::unique_lock lock(mutex_);
+  Listing& listing = listings_[reader.directory_];
+  while (true) {
+    const ListingEnd end = end_now(reader, listing, monotonic_now());
+    if (end != ListingEnd::kWaits) return end;
+    news_.wait_for(lock, kLook);
+  }
 }
 
 void KernelListings::closed(ListingReader& reader) {
-  if (!reader.remembers_) return;
+  if (!reader.is_granted_) return;
   const std::lock_guard lock(mutex_);
   const auto at = listings_.find(reader.directory_);
   if (at == listings_.end()) return;
-  Listing& listing = at->second;
-  --listing.readers;
-  // It may have begun, and been killed before its READDIR was on its way.
-  if (reader.is_unread_ && reader.begins_ != listing.begins) set_stale(listing);
-  if (reader.is_unread_) --listing.unread;
-  if (reader.is_filling_) --listing.filling;
+  forget_answer(reader, at->second);
+  --at->second.readers;
   reader = {};
-  ask_if_due(at->first, listing, 0);
   erase_if_empty(at);
 }
 
@@ -135,8 +217,10 @@ KernelListings::Change::~Change() {
   if (at == listings_.listings_.end()) return;
   Listing& listing = at->second;
   --listing.changing;
-  if (listing.has_names || listing.is_stale) {
-    listings_.set_stale(listing);
+  ++listing.own_changes;
+  if (listing.is_complete || listing.is_stale) {
+    listing.is_stale = true;
+    listing.ticket = ++listings_.last_ticket_;
     listings_.ask_if_due(directory_, listing, 0);
   }
   listings_.erase_if_empty(at);
@@ -147,8 +231,10 @@ void KernelListings::dropped(InodeNumber directory, std::uint64_t ticket) {
   const auto at = listings_.find(directory);
   if (at == listings_.end()) return;
   Listing& listing = at->second;
+  listing.confirmed = ticket;
+  news_.notify_all();
   listing.is_asked = false;
-  if (listing.ticket == ticket) listing.is_stale = false;
+  if (ticket >= listing.ticket) listing.is_stale = false;
   ask_if_due(directory, listing, 0);
   erase_if_empty(at);
 }
@@ -160,7 +246,9 @@ void KernelListings::forgotten(InodeNumber directory, std::uint64_t opens_before
   if (at == listings_.end()) return;
   Listing& listing = at->second;
   if (listing.readers > 0 || listing.last_open > opens_before) return;
-  listing.has_names = listing.is_whole = listing.is_stale = listing.is_asked = false;
+  listing.is_complete = listing.is_stale = listing.is_asked = false;
+  listing.oldest.reset();
+  listing.whole.reset();
   erase_if_empty(at);
 }
 

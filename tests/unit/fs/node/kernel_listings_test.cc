@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,7 +15,6 @@ namespace kvcachefs {
 namespace {
 
 constexpr InodeNumber kListedDirectory = 7;
-constexpr UnixNanos kModified = 1000;
 constexpr std::int64_t kSecondOfListings = 1'000'000'000;
 
 class ListingMessages : public KernelNotifications {
@@ -23,40 +24,54 @@ class ListingMessages : public KernelNotifications {
   void invalidate_data(InodeNumber) override {}
   void drop_listing(InodeNumber directory, std::uint64_t ticket) override {
     EXPECT_EQ(kListedDirectory, directory);
+    const std::lock_guard lock(mutex_);
     tickets.push_back(ticket);
   }
+  std::vector<std::uint64_t> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(tickets, {});
+  }
   std::vector<std::uint64_t> tickets;
+
+ private:
+  std::mutex mutex_;
 };
 
 class KernelListingsTest : public ::testing::Test {
  protected:
-  KernelListings::Grant open(ListingReader& reader, UnixNanos modified = kModified) {
-    return listings_.opened(reader, kListedDirectory, modified, now_);
+  KernelListings::Grant open(ListingReader& reader) {
+    return listings_.opened(reader, kListedDirectory, changes_, now_);
   }
-  // From the beginning to the end.
-  void read(ListingReader& reader, UnixNanos modified = kModified) {
-    listings_.reads(reader, 0, modified);
-    listings_.reads(reader, 50, 0);
-    listings_.ended(reader);
+  bool reads(ListingReader& reader, std::uint64_t after) {
+    return listings_.reads(reader, after, changes_, now_);
+  }
+  // The kernel asks for what follows the last name.
+  ListingEnd end(ListingReader& reader) {
+    EXPECT_TRUE(reads(reader, 100));
+    return listings_.ended(reader, changes_, now_);
   }
   // A reader that comes and goes, and lists everything unless the kernel does.
-  KernelListings::Grant list(UnixNanos modified = kModified) {
+  KernelListings::Grant list() {
     ListingReader reader;
-    const KernelListings::Grant grant = open(reader, modified);
-    if (!grant.is_unseen) read(reader, modified);
+    const KernelListings::Grant grant = open(reader);
+    if (!grant.is_unseen) {
+      reads(reader, 0);
+      end(reader);
+    }
     listings_.closed(reader);
     return grant;
   }
   void change() { const KernelListings::Change change(listings_, kListedDirectory); }
   // The kernel takes the messages; how many there were.
   std::size_t deliver() {
-    const auto tickets = std::exchange(messages_.tickets, {});
+    const auto tickets = messages_.take();
     for (const std::uint64_t ticket : tickets) listings_.dropped(kListedDirectory, ticket);
     return tickets.size();
   }
 
   ListingMessages messages_;
   KernelListings listings_{&messages_};
+  std::uint64_t changes_ = 5;
   std::int64_t now_ = 100 * kSecondOfListings;
 };
 
@@ -72,7 +87,7 @@ TEST_F(KernelListingsTest, TheSecondListingIsUnseen) {
 TEST_F(KernelListingsTest, AListingThatDidNotComeToItsEndIsNotUnseen) {
   ListingReader reader;
   open(reader);
-  listings_.reads(reader, 0, kModified);
+  reads(reader, 0);
   listings_.closed(reader);
   EXPECT_FALSE(list().is_unseen);
   EXPECT_TRUE(list().is_unseen);
@@ -80,10 +95,11 @@ TEST_F(KernelListingsTest, AListingThatDidNotComeToItsEndIsNotUnseen) {
 
 TEST_F(KernelListingsTest, AfterAChangeThroughTheKernelItAsksOnce) {
   list();
-  const KernelListings::Grant after = list(kModified + 1);
+  ++changes_;
+  const KernelListings::Grant after = list();
   EXPECT_TRUE(after.remembers);
   EXPECT_FALSE(after.is_unseen);
-  EXPECT_TRUE(list(kModified + 1).is_unseen);
+  EXPECT_TRUE(list().is_unseen);
   EXPECT_EQ(0u, deliver());
 }
 
@@ -131,44 +147,135 @@ TEST_F(KernelListingsTest, AChangeDuringTheMessageAsksForAnother) {
   EXPECT_TRUE(list().remembers);
 }
 
-TEST_F(KernelListingsTest, TheMessageWaitsForAnswersThatTheKernelHasNotTaken) {
-  list();
+// The kernel has taken none of the earlier answers when the page goes; what it takes later has to
+// have an end that completes nothing.
+TEST_F(KernelListingsTest, WhatTheDaemonChangesDuringAListingIsNotRemembered) {
   ListingReader reader;
   open(reader);
-  listings_.reads(reader, 0, kModified);
+  reads(reader, 0);
   change();
-  EXPECT_EQ(0u, messages_.tickets.size());
-  EXPECT_FALSE(list().remembers);
-  listings_.reads(reader, 50, 0);
-  EXPECT_EQ(0u, messages_.tickets.size());
-  listings_.ended(reader);
+  EXPECT_EQ(ListingEnd::kWaits, end(reader));
   EXPECT_EQ(1u, deliver());
-  EXPECT_FALSE(list().is_unseen);
+  EXPECT_EQ(ListingEnd::kEmpty, listings_.end_now(reader, now_));
   listings_.closed(reader);
+  const KernelListings::Grant after = list();
+  EXPECT_TRUE(after.remembers);
+  EXPECT_FALSE(after.is_unseen) << "its first page is gone";
+  EXPECT_TRUE(list().is_unseen);
 }
 
-TEST_F(KernelListingsTest, OrForTheEndOfItsReader) {
-  list();
+TEST_F(KernelListingsTest, ASingleReaderNeedsNoMessageForAChangeThroughTheKernel) {
   ListingReader reader;
   open(reader);
-  listings_.reads(reader, 0, kModified);
-  change();
+  reads(reader, 0);
+  ++changes_;
+  EXPECT_EQ(ListingEnd::kEmpty, end(reader));
   listings_.closed(reader);
-  EXPECT_EQ(1u, deliver());
+  EXPECT_EQ(0u, messages_.tickets.size());
+  EXPECT_FALSE(list().is_unseen);
+}
+
+class TwoReadersTest : public KernelListingsTest {
+ protected:
+  TwoReadersTest() {
+    open(first_);
+    open(second_);
+    reads(first_, 0);
+  }
+  ListingReader first_;
+  ListingReader second_;
+};
+
+TEST_F(TwoReadersTest, NoneEndsItForTheOtherWhileThatIsBeingAnswered) {
+  reads(second_, 0);
+  EXPECT_EQ(ListingEnd::kShort, end(first_));
+  EXPECT_EQ(ListingEnd::kEmpty, end(second_)) << "the last one does";
+  listings_.closed(first_);
+  listings_.closed(second_);
+  EXPECT_TRUE(list().is_unseen);
+}
+
+TEST_F(TwoReadersTest, OneThatHasStoppedInTheMiddleHoldsItBackUntilItCloses) {
+  reads(second_, 0);
+  reads(second_, 50);
+  now_ += 10 * KernelListings::kEndingNanos;
+  EXPECT_EQ(ListingEnd::kShort, end(first_));
+  EXPECT_FALSE(list().remembers) << "nobody could complete it";
+  listings_.closed(second_);
   EXPECT_TRUE(list().remembers);
 }
 
-TEST_F(KernelListingsTest, NamesThatTheKernelTookBeforeTheMessageWasConfirmedAreNotOverlooked) {
-  ListingReader reader;
-  open(reader);
-  read(reader);
-  change();
-  ASSERT_EQ(1u, messages_.tickets.size());
-  read(reader);
+TEST_F(TwoReadersTest, AChangeMeanwhileDropsWhatTheyHave) {
+  ++changes_;
+  EXPECT_EQ(ListingEnd::kWaits, end(first_));
+  EXPECT_EQ(ListingEnd::kWaits, listings_.end_now(first_, now_));
   EXPECT_EQ(1u, deliver());
-  change();
+  EXPECT_EQ(ListingEnd::kEmpty, listings_.end_now(first_, now_));
+  listings_.closed(first_);
+  EXPECT_FALSE(list().is_unseen);
+}
+
+TEST_F(TwoReadersTest, NotIfTheOtherIsAnsweredBeforeThePageIsGone) {
+  ++changes_;
+  EXPECT_EQ(ListingEnd::kWaits, end(first_));
+  EXPECT_FALSE(reads(second_, 0)) << "the end may come now";
   EXPECT_EQ(1u, deliver());
-  listings_.closed(reader);
+  EXPECT_EQ(ListingEnd::kShort, listings_.end_now(first_, now_));
+  EXPECT_TRUE(listings_.may_begin(second_, now_)) << "it does not";
+}
+
+TEST_F(TwoReadersTest, NorIfTheMessageIsLost) {
+  ++changes_;
+  EXPECT_EQ(ListingEnd::kWaits, end(first_));
+  now_ += KernelListings::kLostNanos;
+  EXPECT_EQ(ListingEnd::kShort, listings_.end_now(first_, now_));
+}
+
+TEST_F(TwoReadersTest, WhoBeginsBeforeAnEndHasArrivedWaitsForItAndForAMessage) {
+  EXPECT_EQ(ListingEnd::kEmpty, end(first_));
+  ++changes_;
+  EXPECT_FALSE(reads(second_, 0));
+  EXPECT_EQ(0u, messages_.tickets.size());
+  listings_.closed(first_);
+  EXPECT_FALSE(listings_.may_begin(second_, now_));
+  EXPECT_EQ(1u, deliver());
+  EXPECT_TRUE(listings_.may_begin(second_, now_));
+  EXPECT_EQ(ListingEnd::kEmpty, end(second_));
+}
+
+TEST_F(TwoReadersTest, OneThatStaysOpenAfterItsEndHoldsUpNobodyForLong) {
+  EXPECT_EQ(ListingEnd::kEmpty, end(first_));
+  ++changes_;
+  EXPECT_FALSE(list().remembers) << "it would have to wait";
+  EXPECT_FALSE(reads(second_, 0));
+  now_ += KernelListings::kEndingNanos;
+  EXPECT_FALSE(listings_.may_begin(second_, now_)) << "the message";
+  now_ += KernelListings::kLostNanos;
+  EXPECT_TRUE(listings_.may_begin(second_, now_));
+}
+
+TEST_F(TwoReadersTest, OneThatAsksAgainHasTakenItsEnd) {
+  EXPECT_EQ(ListingEnd::kEmpty, end(first_));
+  EXPECT_TRUE(reads(first_, 0)) << "it is its own";
+  EXPECT_FALSE(reads(second_, 0));
+  EXPECT_EQ(1u, deliver());
+  EXPECT_TRUE(listings_.may_begin(second_, now_));
+}
+
+TEST_F(TwoReadersTest, ThreadsThatWaitAreWoken) {
+  now_ = monotonic_now();
+  EXPECT_EQ(ListingEnd::kEmpty, end(first_));
+  ++changes_;
+  EXPECT_FALSE(reads(second_, 0));
+  std::thread waiting([this] { listings_.await_begin(second_); });
+  listings_.closed(first_);
+  while (deliver() == 0) std::this_thread::yield();
+  waiting.join();
+  change();
+  EXPECT_EQ(ListingEnd::kWaits, end(second_));
+  std::thread kernel([this] { EXPECT_LT(0u, deliver()); });
+  EXPECT_EQ(ListingEnd::kEmpty, listings_.await_end(second_));
+  kernel.join();
 }
 
 TEST_F(KernelListingsTest, AMessageThatWasLostIsSentAgainByALaterOpen) {
@@ -183,155 +290,6 @@ TEST_F(KernelListingsTest, AMessageThatWasLostIsSentAgainByALaterOpen) {
   EXPECT_FALSE(list().remembers);
   EXPECT_EQ(1u, deliver());
   EXPECT_TRUE(list().remembers);
-}
-
-// Else it could read what the second one has made the kernel remember, and nobody would know.
-TEST_F(KernelListingsTest, AReaderThatHasJustComeIsTheOnlyOneThatMakesTheKernelRemember) {
-  ListingReader first;
-  EXPECT_TRUE(open(first).remembers);
-  EXPECT_FALSE(list().remembers);
-  listings_.reads(first, 0, kModified);
-  EXPECT_FALSE(list().remembers);
-  listings_.ended(first);
-  EXPECT_TRUE(list().remembers);
-  listings_.closed(first);
-}
-
-// The kernel has forgotten what the first one lists, and would add its answers to the second
-// one's.
-TEST_F(KernelListingsTest, WhatAnEarlierReaderStillGetsIsNotRemembered) {
-  list();
-  ListingReader first;
-  ListingReader second;
-  EXPECT_TRUE(open(first).is_unseen);
-  EXPECT_TRUE(open(second).is_unseen);
-  // A name comes through the kernel: both ask.
-  listings_.reads(first, 0, kModified + 1);
-  listings_.reads(second, 0, kModified + 1);
-  EXPECT_FALSE(list(kModified + 1).remembers);
-  EXPECT_EQ(0u, deliver());
-  listings_.ended(second);
-  EXPECT_EQ(0u, deliver());
-  listings_.ended(first);
-  EXPECT_EQ(1u, deliver());
-  listings_.closed(first);
-  listings_.closed(second);
-  EXPECT_FALSE(list(kModified + 1).is_unseen);
-  EXPECT_TRUE(list(kModified + 1).is_unseen);
-}
-
-TEST_F(KernelListingsTest, NorWhatOneGetsThatCouldHaveBegunUnseen) {
-  list();
-  now_ += 5 * kSecondOfListings;
-  ListingReader first;
-  EXPECT_TRUE(open(first).is_unseen);
-  // A name comes through the kernel, then another one.
-  listings_.reads(first, 0, kModified + 1);
-  ListingReader second;
-  EXPECT_FALSE(open(second, kModified + 2).remembers);
-  listings_.closed(second);
-  listings_.closed(first);
-}
-
-// The kernel may have begun the second one's before it had the first one's answer: it takes the
-// first one's names for newer than they are.
-TEST_F(KernelListingsTest, AReaderThatBeganUnseenBeforeAnotherEndedIsNoticed) {
-  list();
-  ListingReader first;
-  ListingReader second;
-  EXPECT_TRUE(open(first).is_unseen);
-  EXPECT_TRUE(open(second).is_unseen);
-  // A name comes, and the first one begins; then another one, and the second one begins.
-  read(first, kModified + 1);
-  EXPECT_EQ(0u, deliver());
-  EXPECT_FALSE(list(kModified + 2).remembers);
-  read(second, kModified + 2);
-  EXPECT_EQ(1u, deliver());
-  listings_.closed(first);
-  listings_.closed(second);
-  EXPECT_FALSE(list(kModified + 2).is_unseen);
-  EXPECT_TRUE(list(kModified + 2).is_unseen);
-}
-
-TEST_F(KernelListingsTest, OrWasKilledBeforeItHadAsked) {
-  list();
-  ListingReader first;
-  ListingReader second;
-  EXPECT_TRUE(open(first).is_unseen);
-  EXPECT_TRUE(open(second).is_unseen);
-  read(first, kModified + 1);
-  listings_.closed(first);
-  EXPECT_EQ(0u, deliver());
-  listings_.closed(second);
-  EXPECT_EQ(1u, deliver());
-}
-
-TEST_F(KernelListingsTest, NothingIsUnseenWhileTheKernelListsAnew) {
-  list();
-  now_ += 5 * kSecondOfListings;
-  ListingReader first;
-  EXPECT_TRUE(open(first).is_unseen);
-  listings_.reads(first, 0, kModified + 1);
-  EXPECT_FALSE(list(kModified + 1).remembers);
-  listings_.ended(first);
-  EXPECT_TRUE(list(kModified + 1).is_unseen);
-  listings_.closed(first);
-}
-
-TEST_F(KernelListingsTest, WhoWasToListUnseenHoldsLaterOnesBackWhenANameHasCome) {
-  list();
-  now_ += 5 * kSecondOfListings;
-  ListingReader first;
-  EXPECT_TRUE(open(first).is_unseen);
-  EXPECT_TRUE(list().is_unseen);
-  EXPECT_FALSE(list(kModified + 1).remembers);
-  listings_.closed(first);
-  EXPECT_TRUE(list(kModified + 1).remembers);
-}
-
-// Two names may come in one tick of the clock.
-TEST_F(KernelListingsTest, AListingOfThisMomentIsNotTakenForThatOfTheNext) {
-  const UnixNanos modified = file_clock_now();
-  list(modified);
-  ListingReader first;
-  ListingReader second;
-  EXPECT_TRUE(open(first, modified).is_unseen);
-  listings_.reads(first, 0, modified);
-  EXPECT_FALSE(open(second, modified).remembers);
-  listings_.closed(second);
-  listings_.closed(first);
-}
-
-TEST_F(KernelListingsTest, AReaderThatRewindsIsNoOther) {
-  ListingReader first;
-  EXPECT_TRUE(open(first).remembers);
-  listings_.reads(first, 0, kModified);
-  listings_.reads(first, 0, kModified);
-  listings_.ended(first);
-  EXPECT_EQ(0u, deliver());
-  EXPECT_TRUE(list().is_unseen);
-  listings_.closed(first);
-}
-
-TEST_F(KernelListingsTest, AReaderThatDoesNotReadHoldsUpNobodyForLong) {
-  ListingReader first;
-  open(first);
-  now_ += KernelListings::kUnreadNanos;
-  EXPECT_TRUE(list().remembers);
-  EXPECT_TRUE(list().is_unseen);
-  listings_.closed(first);
-}
-
-// The kernel has names of it that it has not added yet, however long that takes.
-TEST_F(KernelListingsTest, ButOneThatIsReadingDoesUntilItsEnd) {
-  ListingReader first;
-  open(first);
-  listings_.reads(first, 0, kModified);
-  now_ += 10 * KernelListings::kUnreadNanos;
-  EXPECT_FALSE(list(kModified + 1).remembers);
-  listings_.ended(first);
-  EXPECT_TRUE(list(kModified + 1).remembers);
-  listings_.closed(first);
 }
 
 TEST_F(KernelListingsTest, WhatTheKernelForgetsWithTheDirectoryIsForgotten) {
@@ -360,10 +318,9 @@ TEST_F(KernelListingsTest, AMessageAboutADirectoryThatIsGoneConfirmsNothing) {
 TEST(KernelListings, WithoutAKernelToTellNothingIsRemembered) {
   KernelListings listings(nullptr);
   ListingReader reader;
-  EXPECT_FALSE(
-      listings.opened(reader, kListedDirectory, kModified, kSecondOfListings).remembers);
-  listings.reads(reader, 0, kModified);
-  listings.ended(reader);
+  EXPECT_FALSE(listings.opened(reader, kListedDirectory, 0, kSecondOfListings).remembers);
+  EXPECT_TRUE(listings.reads(reader, 0, 0, kSecondOfListings));
+  EXPECT_EQ(ListingEnd::kEmpty, listings.ended(reader, 0, kSecondOfListings));
   const KernelListings::Change change(listings, kListedDirectory);
   listings.closed(reader);
   EXPECT_EQ(0u, listings.size());
