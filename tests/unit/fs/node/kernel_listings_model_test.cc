@@ -25,7 +25,7 @@ namespace {
 constexpr InodeNumber kDirectory = 7;
 constexpr std::size_t kPage = 3;    // names of a page of the kernel
 constexpr std::size_t kAnswer = 4;  // names of an answer
-constexpr int kReaders = 4;
+constexpr std::size_t kReaders = 4;
 constexpr int kSteps = 300;
 
 using Cookie = std::uint64_t;
@@ -118,8 +118,8 @@ class World : public KernelNotifications {
     for (int step = 0; step < kSteps && wrong_.empty(); ++step) {
       ++now_;
       // One is slow now and then: others go on in between.
-      if (chance(20)) slow_ = static_cast<int>(random_() % (kReaders + 3)) - 1;
-      const int who = static_cast<int>(random_() % (kReaders + 2));
+      if (chance(20)) slow_ = random_() % (kReaders + 3);
+      const std::size_t who = random_() % (kReaders + 2);
       if (who == slow_) continue;
       if (who < kReaders) {
         step_of(readers_[who]);
@@ -377,8 +377,8 @@ class World : public KernelNotifications {
   std::mt19937 random_;
   const std::uint_fast32_t changes_one_in_;
   int now_ = 0;
-  int slow_ = -1;
-  bool is_calm_ = false;  // no new changes, and readers read to the end and close
+  std::size_t slow_ = kReaders + 2;  // nobody
+  bool is_calm_ = false;             // no new changes, and readers read to the end and close
   std::string wrong_;
   int listed_ = 0;
   int unseen_ = 0;
