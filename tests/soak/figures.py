@@ -29,7 +29,9 @@ FIGURES = [
            "the sealer has up to 512 files open at a time, all through the quarter or never; and "
            "what is being opened"),
     Figure("tables", 1, 0, 32, 256, "table files of the database come and go; 256 are kept open"),
-    Figure("threads", 1, 0, 2, None, "io_uring may have workers of its own for a while"),
+    Figure("threads", 1, 0, 2 if kvmount.FULL else 8, 128,
+           "io_uring may have workers of its own for a while; and a pool keeps as many, up to 8 for "
+           "one user, as were needed at a time: in the short run that may come late"),
     Figure("catalog", MIB, 0.10, (4 if kvmount.FULL else 12) * MIB, 32 * MIB,
            "tables in memory fill up and are written out: a sawtooth; and its cache fills up, for "
            "longer than the short run. At most --metadata-memory"),

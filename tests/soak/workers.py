@@ -479,9 +479,13 @@ class Damager:
 
     def _open_sealed(self, path):
         """The backing file's descriptor, when it is sealed; None if it has gone before."""
-        told = kvmount.wait_until(
-            lambda: (one := self._told(path)) and
-            (not one["found"] or one["state"] == "sealed") and one, 60, f"the seal of {path}")
+
+        def gone_or_sealed():
+            or_miss(os.stat, path)  # Its lease: others store the budget in the time of a seal.
+            one = self._told(path)
+            return one if not one["found"] or one["state"] == "sealed" else None
+
+        told = kvmount.wait_until(gone_or_sealed, 60, f"the seal of {path}")
         if not told["found"]:
             return None
         folder = f"{int(told['object'], 16) >> 12 & 255:02x}"
