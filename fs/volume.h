@@ -279,8 +279,8 @@ class Volume {
   // may list them without a list(), the caller counts as one that lists directories.
   OpenedDirectory open_directory(InodeNumber directory, const Caller& caller);
   void release_directory(OpenDirectory& directory);  // `directory` is gone after it
-  // Before a list() from this cookie. False: await_listing_begin() is to be called, too, which is
-  // *slow*: it waits for the kernel, two seconds at most.
+  // Before a list() from this cookie. False: await_listing_begin() is to be called, too, which
+  // is *slow*: it waits for the kernel, two seconds at most.
   bool begin_listing(OpenDirectory& directory, std::uint64_t after_cookie);
   void await_listing_begin(OpenDirectory& directory);
   // Before the answer to a list() that has found no names.

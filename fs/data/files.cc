@@ -294,8 +294,8 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
                            OpenCheck check) {
   bool has_too_much = false;
   Result<Opened> opened = try_open(number, flags, caller, check, has_too_much);
-  // What he has closed may be mapped no longer. One look may find no more ended than the kernel
-  // tells us closed meanwhile.
+  // Files that he has closed may be mapped no longer. One look may find no more of them than the
+  // kernel tells us closed meanwhile.
   for (int look = 0; has_too_much && look < kMostLooks; ++look) {
     if (!look_at_mapped_of(core_, caller.uid)) break;
     has_too_much = false;

@@ -81,8 +81,8 @@ class Listing {
   std::vector<InodeNumber> surplus_;
 };
 
-// Shorter than a name, so that the kernel takes it for an end that does not make complete what it
-// remembers (parse_dirfile() of its fs/fuse/readdir.c).
+// Shorter than a name, so that the kernel takes it for an end that does not make complete what
+// it remembers (parse_dirfile() of its fs/fuse/readdir.c).
 void answer_as(Reply& reply, ListingEnd end) {
   const std::array<std::byte, 8> no_name{};
   reply.data(no_name.data(), end == ListingEnd::kEmpty ? 0 : no_name.size());

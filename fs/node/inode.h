@@ -100,8 +100,8 @@ struct Inode {
   // Its place among those the table keeps because they were looked up last, from 1; 0: none.
   // Guarded by the table's lock.
   std::uint32_t recent_place = 0;
-  // How often `record` was given another value. Of a directory: whenever a name has come or gone,
-  // after that can be seen and before it is answered.
+  // How often `record` was given another value. Of a directory: whenever a name has come or
+  // gone, after that can be seen and before it is answered.
   std::atomic<std::uint64_t> changes{0};
   // Directories: cookies from this one on were given after the last listing began, and are not
   // part of it; 0: none has begun since it came into memory.

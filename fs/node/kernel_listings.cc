@@ -7,7 +7,7 @@
 namespace kvcachefs {
 namespace {
 
-// Who waits looks at the clock this often.
+// A thread that waits looks at the clock this often.
 constexpr std::chrono::milliseconds kLook{100};
 
 }  // namespace
@@ -21,7 +21,7 @@ bool KernelListings::is_end_on_its_way(const Listing& listing, std::int64_t now_
   return listing.ending > 0 && now_ns - listing.ended_ns < kEndingNanos;
 }
 
-// What is added from now on belongs to the next listing.
+// Names that are added from now on belong to the next listing.
 void KernelListings::complete(ListingReader& reader, Listing& listing) noexcept {
   reader.arrived_ = ++listing.completions;
   listing.oldest.reset();

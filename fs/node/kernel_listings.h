@@ -9,36 +9,36 @@
 //     counts the changes of names through the kernel.
 //   - A name is added that follows the last one by its cookie, whoever asked for it.
 //   - An empty answer to a reader that stands where the listing ends makes it complete.
-//   - A reader that begins empties a complete listing of another version, or one whose first page
-//     is gone. Nothing else empties one.
-//   - A reader that goes on does so in a listing that has become complete meanwhile, of whatever
-//     version.
+//   - A reader that begins empties a complete listing of another version, or one whose first
+//     page is gone. Nothing else empties one.
+//   - A reader that goes on does so in a listing that has become complete meanwhile, of
+//     whatever version.
 //
 // So a listing is complete only by an empty answer of ours, and it is wrong if it has an answer
-// that is older than its version: one that was on its way while names changed and another reader
-// began. The daemon does not see when a reader begins, so it gives an empty answer where
+// that is older than its version: one that was on its way while names changed and another
+// reader began. The daemon does not see when a reader begins, so it gives an empty answer where
 //
 //   - no other reader's answer, and no other empty answer, may be on its way, and
 //   - nothing has changed since the first answer that the kernel may have added to what it had
 //     when it was complete last. Changes through the kernel do no harm while a single reader
 //     was open: it began before it asked.
 //
-// Else the end is an answer that is shorter than a name: the kernel takes it for the end and adds
-// and completes nothing. Where something has changed and nothing is on its way, a message drops
-// the first page before the empty answer: the next reader begins anew. Otherwise what is wrong
-// in the listing would stay there.
+// Else the end is an answer that is shorter than a name: the kernel takes it for the end, adds
+// nothing and completes nothing. Where something has changed and nothing is on its way, a
+// message drops the first page before the empty answer: the next reader begins anew. Otherwise
+// what is wrong in the listing would stay there.
 //
-// An empty answer that arrives after another reader has begun completes what that one has so far,
-// or what is older than its beginning; the reader would go on in that. So a reader that begins
-// while one is on its way waits until it has arrived, and one that may have begun before an
-// arrival gets its first answer after such a message.
+// An empty answer that arrives after another reader has begun completes what that one has so
+// far, or what is older than its beginning; the reader would go on in that. So a reader that
+// begins while one is on its way waits until it has arrived, and one that may have begun before
+// an arrival gets its first answer after such a message.
 //
-// A Change tells the kernel of names that the daemon removes of its own accord. Until the kernel
-// has taken that message no new reader is granted.
+// A Change tells the kernel of names that the daemon removes of its own accord. Until the
+// kernel has taken that message no new reader is granted.
 //
-// Any thread; await_begin() waits kEndingNanos and kLostNanos at most, await_end() kLostNanos. The
-// lock is a leaf, but for the queue of messages. Memory: some 150 bytes for each directory that the kernel knows and has
-// listed, of at most kMost.
+// Any thread; await_begin() waits kEndingNanos and kLostNanos at most, await_end() kLostNanos.
+// The lock is a leaf, but for the queue of messages. Memory: some 150 bytes for each directory
+// that the kernel knows and has listed, of at most kMost.
 #pragma once
 
 #include <atomic>
@@ -98,7 +98,7 @@ class KernelListings {
                                  std::int64_t now_ns);
   // kEmpty or kShort.
   ListingEnd await_end(ListingReader& reader);
-  // What these two wait for; true, not kWaits: no longer.
+  // The two awaits ask these until the answer is true, or not kWaits.
   [[nodiscard]] bool may_begin(ListingReader& reader, std::int64_t now_ns);
   [[nodiscard]] ListingEnd end_now(ListingReader& reader, std::int64_t now_ns);
   void closed(ListingReader& reader);

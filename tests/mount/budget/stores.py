@@ -141,8 +141,8 @@ def make_jobs(chance, total, sizes, ways=tuple(WAYS), large=()):
     return jobs
 
 
-# The kernel remembers a name that it has just made for one second. A store that takes longer looks
-# the name up again when it renames it, and has a lease by that.
+# The kernel remembers a name that it has just made for one second. A store that takes longer
+# looks the name up again when it renames it, and has a lease by that.
 SLOW_S = 0.9
 
 

@@ -30,7 +30,7 @@ constexpr int kSteps = 300;
 
 using Cookie = std::uint64_t;
 
-// What the kernel remembers of the directory (struct fuse_inode, rdc).
+// The kernel's memory of the directory (struct fuse_inode, rdc).
 struct Remembered {
   std::vector<Cookie> names;
   std::vector<bool> has_page;
@@ -389,7 +389,7 @@ class World : public KernelNotifications {
   // The kernel's.
   Remembered kernel_;
   std::uint64_t directory_version_ = 0;
-  // What is on its way.
+  // On their way.
   std::deque<std::uint64_t> messages_;
   std::uint64_t dropped_ = 0;
   std::vector<Change> changes_;

@@ -147,8 +147,7 @@ TEST_F(KernelListingsTest, AChangeDuringTheMessageAsksForAnother) {
   EXPECT_TRUE(list().remembers);
 }
 
-// The kernel has taken none of the earlier answers when the page goes; what it takes later has to
-// have an end that completes nothing.
+// An answer from before the change may arrive after the first page has gone.
 TEST_F(KernelListingsTest, WhatTheDaemonChangesDuringAListingIsNotRemembered) {
   ListingReader reader;
   open(reader);
