@@ -294,11 +294,10 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
                            OpenCheck check) {
   bool has_too_much = false;
   Result<Opened> opened = try_open(number, flags, caller, check, has_too_much);
-  // Files that he has closed may be mapped no longer. One look may find no more of them than the
-  // kernel tells us closed meanwhile.
+  // Files that he has closed may be mapped no longer. One look may find no more of them than
+  // the kernel tells us closed meanwhile.
   for (int look = 0; has_too_much && look < kMostLooks; ++look) {
     if (!look_at_mapped_of(core_, caller.uid)) break;
-    has_too_much = false;
     opened = try_open(number, flags, caller, check, has_too_much);
   }
   if (has_too_much) core_.budget.open_bytes().refuse();
@@ -307,6 +306,7 @@ Result<Opened> Files::open(InodeNumber number, int flags, const Caller& caller,
 
 Result<Opened> Files::try_open(InodeNumber number, int flags, const Caller& caller,
                                OpenCheck check, bool& has_too_much) {
+  has_too_much = false;
   const InodePtr inode = TRY(core_.table.get(number));
   if (!inode->is_file()) return fail(EINVAL, "open of something else than a file");
   TRY(check_direct_io_of(number, flags));

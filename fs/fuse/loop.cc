@@ -57,8 +57,8 @@ void ReadLoop::serve() noexcept {
     if (was_last && size > 0) keep_one_reading();
     if (size == -EINTR || size == -EAGAIN) continue;
     if (size <= 0) {
-      // The connection's end that met a request on its way (fuse_dev_do_read(), fs/fuse/dev.c of
-      // the kernel) is no other than ENODEV, of which libfuse makes 0.
+      // The connection's end that met a request on its way (fuse_dev_do_read(), fs/fuse/dev.c
+      // of the kernel) is no other than ENODEV, of which libfuse makes 0.
       if (size < 0 && size != -ECONNABORTED) failure_.store(-size, std::memory_order_relaxed);
       fuse_session_exit(session_);
       break;

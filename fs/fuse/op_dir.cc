@@ -114,27 +114,27 @@ void answer_listing(Reply& reply, fuse_ino_t inode, std::size_t size, off_t offs
 void read_directory(Reply reply, fuse_ino_t inode, std::size_t size, off_t offset, bool plus,
                     OpenDirectory* directory) {
   const Caller caller = caller_of(reply.request());
+  const auto answer_with = [=](AskPool ask) {
+    return [=](Reply& answer) {
+      answer_listing(answer, inode, size, offset, plus, caller, ask, directory);
+    };
+  };
   if (directory != nullptr &&
       !reply.volume().begin_listing(*directory, static_cast<std::uint64_t>(offset))) {
-    return run_slowly(std::move(reply), kNoDisk, [=](Reply& answer) {
-      answer.volume().await_listing_begin(*directory);
-      answer_listing(answer, inode, size, offset, plus, caller, AskPool::kNo, directory);
-    });
+    return run_slowly(std::move(reply), kNoDisk,
+                      [directory, list = answer_with(AskPool::kNo)](Reply& answer) {
+                        answer.volume().await_listing_begin(*directory);
+                        list(answer);
+                      });
   }
-  if (Volume::is_made_up(inode)) {
-    return run_slowly(std::move(reply), kNoDisk, [=](Reply& answer) {
-      answer_listing(answer, inode, size, offset, plus, caller, AskPool::kNo, directory);
-    });
-  }
+  if (Volume::is_made_up(inode))
+    return run_slowly(std::move(reply), kNoDisk, answer_with(AskPool::kNo));
   // Where too many wait for the pool, what is here is shown.
   const bool asks_pool = look_here(reply, [&](Volume& volume) {
     return volume.list_asks_pool(inode, static_cast<std::uint64_t>(offset));
   });
-  if (asks_pool && run_on_pool(reply, [=](Reply& answer) {
-        answer_listing(answer, inode, size, offset, plus, caller, AskPool::kYes, directory);
-      }))
-    return;
-  answer_listing(reply, inode, size, offset, plus, caller, AskPool::kNo, directory);
+  if (asks_pool && run_on_pool(reply, answer_with(AskPool::kYes))) return;
+  answer_with(AskPool::kNo)(reply);
 }
 
 }  // namespace

@@ -47,7 +47,6 @@ void KernelListings::ask_if_due(InodeNumber directory, Listing& listing, std::in
   }
   listing.is_asked = true;
   listing.asked_ns = now_ns;
-  listing.is_complete = false;
   listing.whole.reset();
   notifications_->drop_listing(directory, listing.ticket);
 }
@@ -55,7 +54,7 @@ void KernelListings::ask_if_due(InodeNumber directory, Listing& listing, std::in
 void KernelListings::erase_if_empty(Listings::iterator at) {
   const Listing& listing = at->second;
   if (listing.readers > 0 || listing.changing > 0 || listing.is_stale) return;
-  if (listing.is_complete || listing.oldest) return;
+  if (listing.whole || listing.oldest) return;
   listings_.erase(at);
   size_.store(listings_.size());
 }
@@ -111,7 +110,6 @@ bool KernelListings::reads(ListingReader& reader, std::uint64_t after_cookie,
   if (!listing.oldest)
     listing.oldest = Version{.changes = changes, .own_changes = listing.own_changes};
   if (after_cookie != 0) return true;
-  listing.whole.reset();
   reader.ticket_ = 0;
   return may_begin(reader, listing, now_ns);
 }
@@ -125,7 +123,7 @@ bool KernelListings::may_begin(ListingReader& reader, Listing& listing, std::int
   if (listing.confirmed < reader.ticket_ && !is_lost(reader, now_ns)) return false;
   // The kernel has emptied what was complete when it arrived, or would not have asked; and what
   // has become so since then has no first page.
-  listing.is_complete = false;
+  listing.whole.reset();
   return true;
 }
 
@@ -146,7 +144,6 @@ ListingEnd KernelListings::ended(ListingReader& reader, std::uint64_t changes,
     send_drop(reader, now_ns);
     return ListingEnd::kWaits;
   }
-  listing.is_complete = true;
   listing.whole = oldest;
   complete(reader, listing);
   return ListingEnd::kEmpty;
@@ -218,7 +215,7 @@ KernelListings::Change::~Change() {
   Listing& listing = at->second;
   --listing.changing;
   ++listing.own_changes;
-  if (listing.is_complete || listing.is_stale) {
+  if (listing.whole || listing.is_stale) {
     listing.is_stale = true;
     listing.ticket = ++listings_.last_ticket_;
     listings_.ask_if_due(directory_, listing, 0);
@@ -246,7 +243,7 @@ void KernelListings::forgotten(InodeNumber directory, std::uint64_t opens_before
   if (at == listings_.end()) return;
   Listing& listing = at->second;
   if (listing.readers > 0 || listing.last_open > opens_before) return;
-  listing.is_complete = listing.is_stale = listing.is_asked = false;
+  listing.is_stale = listing.is_asked = false;
   listing.oldest.reset();
   listing.whole.reset();
   erase_if_empty(at);

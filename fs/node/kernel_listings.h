@@ -155,10 +155,9 @@ class KernelListings {
     // No older answer can have been added since it was complete last; none: no answer at all.
     std::optional<Version> oldest;
     std::uint64_t completions = 0;
-    // The oldest answer in the one that was complete last, until it is begun anew.
+    // The oldest answer in what may be complete, unless the last message has reached the kernel.
     std::optional<Version> whole;
-    bool is_complete = false;  // it may be, unless the last message has reached the kernel
-    bool is_shared = false;    // a second reader was open since it was complete last
+    bool is_shared = false;  // a second reader was open since it was complete last
     bool is_stale = false;
     bool is_asked = false;  // a message is on its way
   };
