@@ -32,6 +32,12 @@ class Marked:
         own_suite, _, own_test = self.test.partition(".")
         return own_suite in suite.split("/") and test.split("/")[0] == own_test
 
+    def cases(self, lines):
+        """Returns the lines of the cases that carry the mark. In Python one parameter may carry
+        it alone."""
+        return [line for line in lines if self.is_of(line["test"]) and
+                (not self.test.startswith("tests/") or self.promises & set(line["promises"]))]
+
 
 def _promises_of(node):
     """The numbers of a `pytest.mark.promise(...)`, of a list of marks, or nothing."""
@@ -100,14 +106,24 @@ def findings():
 
 
 def unproved(lines):
-    """What the lines of a gate's results leave open: a text for each promise without a test that has passed, and for each marked
-    test that did not run."""
-    passed = [line["test"] for line in lines if line["outcome"] == "passed"]
-    tests = marked()
-    ran = {test.test: any(test.is_of(case) for case in passed) for test in tests}
-    for test in tests:
-        if not ran[test.test]:
-            yield f"{test.test} proves promise {sorted(test.promises)}, and did not run to success"
+    """Yields a text for each marked test that did not prove its promises in these lines, and
+    for each promise that no test proved.
+
+    A test proves a promise when a case that carries the mark has passed and no such case was
+    skipped."""
+    proved = set()
+    for test in marked():
+        cases = test.cases(lines)
+        skipped = [case for case in cases if case["outcome"] == "skipped"]
+        passed = [case for case in cases if case["outcome"] == "passed"]
+        numbers = {n for case in passed for n in case["promises"]} & test.promises
+        if skipped:
+            yield (f"{test.test} proves promise {sorted(test.promises)}, and was skipped in {len(skipped)} "
+                   f"of its cases: {skipped[0].get('why', '')}")
+            continue
+        proved |= numbers
+        if numbers != test.promises:
+            yield f"{test.test} proves promise {sorted(test.promises - numbers)}, and did not run to success"
     for number, words in PROMISES.items():
-        if not any(number in test.promises and ran[test.test] for test in tests):
+        if number not in proved:
             yield f"promise {number} ({words}): no test of it has passed"

@@ -12,7 +12,8 @@
 #                bench/results/full-run.txt
 #
 # Labels:
-#   style        formatting, layering, man page = --help, scripts, a test for each promise
+#   style        formatting, layering, man page = --help, scripts, a test for each promise, the
+#                tests' runner
 #   unit         C++ tests of single parts
 #   contract     one suite for each seam, over every implementation
 #   fuzz         libFuzzer on the parsers, 20 s each
@@ -24,6 +25,8 @@
 #   conformance  pjdfstest and fsx (needs cargo >= 1.85)
 #   asan tsan    unit, contract and the short mount and crash tests with sanitizers
 #   libfuse314   the build against the installed libfuse, short mount tests
+#   xfs          the tests of POSIX, budgets and crashes with xfs below, one data path by the seed
+#   dev          half of the tests that ask for no transport, drawn by the seed, over /dev/fuse
 #   oracle       the tests of mounts on a plain directory of ext4: proves the tests, not kvcachefs
 #   bench        measurements against raw ext4
 #   vm           in a virtual machine with Debian's kernel: its NFS server and client, at both ends of a mount, and a
@@ -31,8 +34,9 @@
 #   size         ten million names (NAMES: another number): memory, lookups, how soon a mount answers; hours
 #
 # Tests run beside each other, more of them than there are CPUs; those marked `alone` after the others. No test is tried
-# again but one that was late and nothing else (kvmount.Late): three times beside a load, never under a sanitizer. It is
-# named at the end of the output, and fails when that happens twice within twenty runs on this machine.
+# again but one that was late and nothing else (kvmount.Late): three times beside a load, never under a sanitizer. The
+# end of the output names it. It fails when it is late twice within twenty of its runs on this
+# machine.
 #
 # The log of a part is build/test-logs/NAME.log. What every clone would make alike lies in the cache directory of the
 # project (packaging/cache-dir.sh). Environment: KVCACHEFS_SEED (repeats a run), KVCACHEFS_FULL=1 (full counts, hours),

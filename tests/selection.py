@@ -9,6 +9,7 @@
 KVCACHEFS_SLICE=k/n      the k-th of n parts, drawn anew by each seed
 KVCACHEFS_BY_SEED=1      every test that takes a data path or a transport gets one of them, drawn by the seed
 KVCACHEFS_DATA_PATHS, KVCACHEFS_TRANSPORTS   narrow both
+KVCACHEFS_WITHOUT=FIXTURE leaves out the tests that take this fixture
 KVCACHEFS_DURATIONS=FILE what tests took in earlier runs: the longest begin first
 """
 
@@ -72,6 +73,10 @@ def _durations():
         return {}
 
 
+def _wanted(item):
+    return _in_slice(item.nodeid) and os.environ.get("KVCACHEFS_WITHOUT") not in getattr(item, "fixturenames", ())
+
+
 def _in_slice(nodeid):
     part, _, parts = os.environ.get("KVCACHEFS_SLICE", "0/1").partition("/")
     return zlib.crc32(f"{_seed()} {nodeid}".encode()) % int(parts) == int(part)
@@ -100,9 +105,9 @@ def pytest_collection_modifyitems(config, items):
         item.id_for_runner = f"tests/{item.nodeid}"  # from the root of the project
         if item.get_closest_marker("promise") and not item.get_closest_marker("gate"):
             item.add_marker(pytest.mark.gate)
-    left_out = [item for item in items if not _in_slice(item.nodeid)]
+    left_out = [item for item in items if not _wanted(item)]
     if left_out:
-        items[:] = [item for item in items if _in_slice(item.nodeid)]
+        items[:] = [item for item in items if _wanted(item)]
         config.hook.pytest_deselected(items=left_out)
     _longest_first(items)
 

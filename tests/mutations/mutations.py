@@ -12,7 +12,8 @@ class Mutation:
     file: str
     before: str        # stands once in the file
     after: str
-    found_by: tuple    # tests of the gate of which at least one has to fail, as the runner names them, without the preset
+    # Tests of the gate of which at least one has to fail: path::function, or Suite.Name in C++.
+    found_by: tuple
 
 
 MUTATIONS = (
@@ -49,7 +50,7 @@ MUTATIONS = (
              "fs/data/files.cc",
              "  if (core_.passthrough() && !is_excluded) {\n",
              "  if (core_.passthrough() && !is_excluded && (flags & O_ACCMODE) != O_RDWR) {\n",
-             ("tests/mount/data_path/test_local_bytes.py::",)),
+             ("tests/mount/data_path/test_local_bytes.py::test_reads_and_writes_of_local_files",)),
     Mutation("seal-without-sync", "promise 7", "the seal does not wait for the disk",
              "fs/life/sync_files.cc",
              "  if (!synced.ok()) return false;\n  if (::fdatasync(any.fd) == 0) return true;\n",
@@ -74,10 +75,10 @@ MUTATIONS = (
              "    granted.opened = granted.opened && at->second.answer.opened;\n",
              ("Leases.WhatWasOpenedStaysAndALookupDoesNotWeakenIt",)),
     Mutation("oldest-birth-first", "the order of evictions", "of one burst the oldest goes first, an ancestor before its descendants",
-             "fs/order/learner.h",
-             "    return b.birth <=> a.birth;\n",
-             "    return a.birth <=> b.birth;\n",
-             ("EvictionKey", "Learner", "ChainPolicy", "EvictionPolicyContract")),
+             "fs/order/order_index.h",
+             "    if (a.birth != b.birth) return b.birth <=> a.birth;\n",
+             "    if (a.birth != b.birth) return a.birth <=> b.birth;\n",
+             ("Learner.EvictionTakesAPrefixFromItsEnd", "Learner.VictimsGoOnAfterOneThatStays")),
     Mutation("last-chunk-unchecked", "checksums", "the last chunk of a file is not compared",
              "fs/life/compare.cc",
              "    for (std::uint64_t at = 0; at < length; at += kChecksumChunk) {\n",

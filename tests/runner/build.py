@@ -42,7 +42,7 @@ def build(context, preset, *targets):
         say(f"  build {preset:12} {'done' if good else 'failed':7} {seconds:4.0f} s   {' '.join(todo)}")
     missing = [t for t in targets if not built[preset, t]]
     if missing:
-        context.note(f"the {preset} build of {' '.join(missing)} failed: {LOGS}/build-{preset}.log")
+        context.broke(f"the {preset} build of {' '.join(missing)} failed: {LOGS}/build-{preset}.log")
     return not missing
 
 

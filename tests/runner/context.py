@@ -30,6 +30,9 @@ class Context:
         self.log = None
         self.log_path = None
         self.builds = []         # (preset, targets, seconds, verdict)
+        self.lines = {}          # part -> the lines of its tests
+        self.measured = []       # what a benchmark of the run says of its rows
+        self.broken = []         # why the part that runs now could not be run as it should
         self.environment = {
             **os.environ,
             "KVCACHEFS_SEED": str(self.seed),
@@ -50,6 +53,13 @@ class Context:
         """A line in the log of the label."""
         self.log.write(text + "\n")
         self.log.flush()
+
+    def broke(self, why):
+        """Says why the part could not be run as it should, which is more than a test that
+        fails. Returns false."""
+        self.note(why)
+        self.broken.append(why)
+        return False
 
     def start(self, argv, stdout=None, **more):
         """Starts a process of the run whose output goes to the label's log, or to `stdout`."""

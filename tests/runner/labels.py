@@ -19,12 +19,17 @@ OF_NEW_LIBFUSE = "not passthrough and not uring and not same_as_ext4 and not ran
 ORACLE_FOLDERS = ("mount/posix", "mount/replay", "crash")
 # What a filesystem other than ext4 below the mount may change.
 XFS_FOLDERS = ("mount/posix", "mount/budget", "crash")
+# These folders mount, and have tests in the gate.
+SUITES = ("mount", "crash", "runtimes", "neighbours")
+# The seed draws one data path and one transport for each test that takes them.
+BY_SEED = {"KVCACHEFS_BY_SEED": "1"}
 CONFORMANCE_PROGRAMS = os.path.join(CACHE, "bin")
 
 
 def style(context):
-    return build(context, "release", "kvcachefs") and context.command(
-        ["python3", "tests/style/source_test.py", "--bin", "build/release/bin"]) == 0
+    return (build(context, "release", "kvcachefs") and pytests.environment_of_python(context) is not None and
+            all([context.command(["python3", "tests/style/source_test.py", "--bin", "build/release/bin"]) == 0,
+                 context.command([context.python, "tests/style/runner_test.py"]) == 0]))
 
 
 def unit(context):
@@ -63,6 +68,15 @@ runtimes = suites("runtimes")
 soak = suites("soak")
 conformance = suites("conformance")
 oracle = suites(*ORACLE_FOLDERS, environment={"KVCACHEFS_TARGET": "ext4"})
+xfs = suites(*XFS_FOLDERS, environment={**BY_SEED, "KVCACHEFS_BELOW": "xfs"})
+
+
+def dev(context):
+    """Runs the tests that leave the transport to the machine over /dev/fuse: half of them,
+    drawn by the seed, because all would take as long again as the labels of their folders."""
+    return suites(*SUITES, environment={
+        **BY_SEED, "KVCACHEFS_SLICE": f"{context.seed // 8 % 2}/2", "KVCACHEFS_TRANSPORT": "dev",
+        "KVCACHEFS_WITHOUT": "transport"})(context)
 
 
 def why_not_conformance():
@@ -136,7 +150,7 @@ class Sanitizer:
 
     def whole(self, context):
         """A label by name: everything, one of the data paths unless full counts are asked for."""
-        environment = {} if context.full else {"KVCACHEFS_BY_SEED": "1"}
+        environment = {} if context.full else BY_SEED
         return all([self.unit(context), self.contract(context), self.mounts(context, environment=environment)])
 
 
@@ -193,9 +207,7 @@ def vm(context):
     context.label_limit_s = 3600
     return (pytests.can_mount(context) and context.command(["packaging/install-deps.sh", "vm"]) == 0 and
             build(context, "release", *PROGRAMS) and context.command(["tests/vm/image.sh", "build/vm"]) == 0 and
-            context.command([pytests.environment_of_python(context) or "false", "-m", "pytest", "-q", "-c",
-                             "tests/pytest.ini", "--timeout=900", "tests/vm", *context.pytest_arguments]) in
-            ((0, 5) if context.pytest_arguments else (0,)))
+            pytests.run_alone(context, "tests/vm"))
 
 
 def bench(context):
@@ -204,8 +216,17 @@ def bench(context):
 
 
 def bench_quick(context):
-    return pytests.can_mount(context) and build(context, "release", *PROGRAMS) and context.command(
-        ["bench/bench.sh", "--quick"]) == 0
+    """Measures the rows that have a target; the summary of the run says which have fallen."""
+    if not (pytests.can_mount(context) and build(context, "release", *PROGRAMS)):
+        return False
+    with open(os.path.join(LOGS, "bench-quick.out"), "w+") as out:
+        code = context.command(["bench/bench.sh", "--quick"], stdout=out)
+        out.seek(0)
+        text = out.read()
+    context.note(text)
+    context.measured += [line.strip() for line in text.splitlines()
+                         if line.endswith(" FALLEN") or re.match(r"\d+ (have fallen|below their target)", line)]
+    return code == 0
 
 
 def size(context):
@@ -219,4 +240,4 @@ def size(context):
 DEFAULT = {"style": style, "unit": unit, "contract": contract, "fuzz": fuzz, "mount": mount, "runtimes": runtimes,
            "crash": crash, "neighbours": neighbours, "soak": soak, "conformance": conformance, "asan": ASAN.whole,
            "tsan": TSAN.whole, "libfuse314": libfuse314}
-NAMED = {"oracle": oracle, "bench": bench, "vm": vm, "size": size}
+NAMED = {"xfs": xfs, "dev": dev, "oracle": oracle, "bench": bench, "vm": vm, "size": size}

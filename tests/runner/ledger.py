@@ -1,8 +1,9 @@
 """Lateness, tried again: three times beside a load, and kept in a ledger.
 
-Only a test whose failure is `kvmount.Late` alone comes here: a bound on time was exceeded, and nothing else was wrong. It
-has to pass three times beside two processes that compute and one that writes. A test that was late twice within twenty runs
-fails: it is not chance any more."""
+Only a test whose failure is `kvmount.Late` alone comes here: a bound on time was exceeded, and
+nothing else was wrong. The test has to pass three times beside two processes that compute and
+one that writes. A test that was late twice within twenty runs fails: it is not chance any more.
+Only runs count that ran the test."""
 
 import json
 import os
@@ -43,30 +44,45 @@ class Load:
 
 
 class Ledger:
-    """The file of a machine: a line for each run, and one for each test that was late in it."""
+    """A file of the machine: a line for each lateness of a test, and for each later run that
+    ran the test."""
 
     def __init__(self, directory, run):
         self.path = os.path.join(directory, "flakes")
         self.run = run
-        self._append({"run": run, "commit": output_of(["git", "rev-parse", "--short", "HEAD"])})
 
-    def _append(self, line):
+    def _append(self, **line):
         with open(self.path, "a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps({"run": self.run, **line}) + "\n")
 
-    def _lines(self):
-        with open(self.path) as file:
-            for line in file:
-                try:
-                    yield json.loads(line)
-                except ValueError:
-                    continue  # Another run was killed while it wrote.
+    def _recent(self):
+        """Returns for each test whether it was late, for each of the last RUNS runs that ran
+        it."""
+        found = {}
+        if os.path.exists(self.path):
+            with open(self.path) as file:
+                for line in file:
+                    try:
+                        line = json.loads(line)
+                    except ValueError:
+                        continue  # Another run was killed while it wrote.
+                    if "test" in line:
+                        runs = found.setdefault(line["test"], {})
+                        runs[line["run"]] = runs.get(line["run"], False) or line.get("late", True)
+        return {test: list(runs.values())[-RUNS:] for test, runs in found.items()}
 
     def was_late(self, test):
-        """Whether the test is in the ledger for one of the last RUNS runs, this one left out."""
-        lines = list(self._lines())
-        recent = [line["run"] for line in lines if "test" not in line and line["run"] != self.run][-RUNS:]
-        return any(line.get("test") == test and line["run"] in recent for line in lines)
+        """Returns true when the test was late in one of the last RUNS runs that ran it, this
+        run included."""
+        return any(self._recent().get(test, []))
 
     def add(self, test):
-        self._append({"run": self.run, "test": test})
+        """Writes that the test was late in this run."""
+        self._append(test=test, late=True, commit=output_of(["git", "rev-parse", "--short", "HEAD"]))
+
+    def ran(self, tests):
+        """Writes that this run ran these tests. Only those that were late before need a
+        line."""
+        late = {test for test, runs in self._recent().items() if any(runs)}
+        for test in sorted(late.intersection(tests)):
+            self._append(test=test, late=False)

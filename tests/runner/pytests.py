@@ -5,8 +5,8 @@ import os
 import subprocess
 
 from context import LOGS, ROOT, WORKERS, say
-from ledger import TIMES, Load
-from results import Results
+from ledger import RUNS, TIMES, Load
+from results import Results, all_skipped, tally
 
 
 def environment_of_python(context):
@@ -16,19 +16,17 @@ def environment_of_python(context):
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         context.python = os.path.join(done.stdout.strip(), "bin", "python") if done.returncode == 0 else None
         if context.python is None:
-            context.note(done.stderr)
+            context.broke(f"the environment of Python could not be made: {done.stderr}")
     return context.python
 
 
 def can_mount(context):
     if os.getuid() != 0:
-        context.note("mounting needs root")
-        return False
+        return context.broke("mounting needs root")
     if not os.path.exists("/dev/fuse"):
         context.command(["modprobe", "fuse"])
     if not os.path.exists("/dev/fuse"):
-        context.note("/dev/fuse is missing: modprobe fuse, or give the container --device /dev/fuse")
-        return False
+        return context.broke("/dev/fuse is missing: modprobe fuse, or give the container --device /dev/fuse")
     return True
 
 
@@ -42,29 +40,63 @@ def run(context, folders, marks="", keywords="", environment=None, wrap=(), agai
     base = [*wrap, python, "-m", "pytest", "-q", "-c", "tests/pytest.ini", "--timeout=900"]
     words = (["-k", keywords] if keywords else []) + context.pytest_arguments
     environment = {"KVCACHEFS_DURATIONS": context.durations.path, **(environment or {})}
-    results, since = Results(context.reports), Results(context.reports).position()
-    codes = []
+    lines, explained = [], True
     # An expression of markers among the arguments replaces ours: one session runs what it selects.
     sessions = [("not alone", ["-n", str(WORKERS), "--dist", "loadgroup"]), ("alone", ["-n", "0"])]
     if "-m" in context.pytest_arguments:
         sessions = sessions[:1]
     for mark, how in sessions:
         expression = f"({marks}) and {mark}" if marks else mark
-        codes.append(context.command([*base, *how, "-m", expression, *paths, *words], environment=environment))
-    lines = results.lines(since)
+        more, good = session(context, [*base, *how, "-m", expression, *paths, *words], environment)
+        lines += more
+        explained = explained and good
     failed = [line for line in lines if line["outcome"] == "failed"]
-    ran = len(lines)
-    context.note(f"{'+'.join(folders)}: {ran - len(failed)} passed, {len(failed)} failed")
-    # 5: nothing was selected. 1: tests have failed.
-    if any(code not in (0, 1, 5) for code in codes) or (1 in codes and not failed):
+    context.note(f"{'+'.join(folders)}: {tally(lines)}")
+    if again:
+        context.ledger.ran({line["test"] for line in lines if line["outcome"] != "skipped"})
+    if not explained:
         return False
+    if all_skipped(lines):
+        return context.broke("every test was skipped")
     if not failed:
         # A narrowing argument may well ask for nothing here.
-        return ran > 0 or not some or bool(context.pytest_arguments)
+        return len(lines) > 0 or not some or bool(context.pytest_arguments)
     late = [line["test"] for line in failed if line["late"]]
     if not again or len(late) < len(failed):
         return False
     return all([_again(context, [*base, "-n", "0"], test, environment) for test in late])
+
+
+def run_alone(context, path):
+    """Runs the tests below this path one after the other. Returns true when all have passed,
+    and there was one."""
+    python = environment_of_python(context)
+    if python is None:
+        return False
+    lines, explained = session(context, [python, "-m", "pytest", "-q", "-c", "tests/pytest.ini", "--timeout=900", path,
+                                         *context.pytest_arguments])
+    if all_skipped(lines):
+        return context.broke("every test was skipped")
+    failed = any(line["outcome"] == "failed" for line in lines)
+    return explained and not failed and (bool(lines) or bool(context.pytest_arguments))
+
+
+def session(context, argv, environment=None):
+    """Runs pytest once. Returns (the lines of its tests, whether these explain its exit
+    code)."""
+    results = Results(context.reports)
+    since = results.position()
+    code = context.command(argv, environment=environment or {})
+    lines, ends = results.lines(since), results.sessions(since)
+    failed = any(line["outcome"] == "failed" for line in lines)
+    broke = [line for line in lines if line.get("broke")]
+    for line in broke:
+        context.broke(f"{line['test']} came to no end")
+    # 0: all have passed. 1: tests have failed. 5: nothing was selected.
+    explained = ends == [code] and code in (0, 1, 5) and failed == (code == 1)
+    if not explained:
+        context.broke(f"pytest ended with {code}, which its tests do not explain")
+    return lines, explained and not broke
 
 
 def _again(context, base, test, environment):
@@ -75,8 +107,10 @@ def _again(context, base, test, environment):
     good = True
     with Load():
         for _ in range(TIMES):
-            good = good and context.command([*base, test], environment=environment) == 0
-    verdict = ("late once more within 20 runs" if known else
+            if good:
+                lines, explained = session(context, [*base, test], environment)
+                good = explained and [line["outcome"] for line in lines] == ["passed"]
+    verdict = (f"late once more within {RUNS} of its runs" if known else
                f"passed {TIMES} times beside a load" if good else "late again beside a load")
     context.tried_again.append((test, verdict))
     say(f"    late: {test}: {verdict}")

@@ -14,7 +14,7 @@ import leftovers  # noqa: E402
 from build import cache_line  # noqa: E402
 from context import LOGS, ROOT, Context, cache_directory, output_of, say  # noqa: E402
 from ledger import Ledger  # noqa: E402
-from results import Durations, Results  # noqa: E402
+from results import Durations, Results, skipped, tally  # noqa: E402
 
 # Gate and slices end within 28 minutes of the start; a slice begins only if it will have ended by then.
 BUDGET_S = int(os.environ.get("KVCACHEFS_BUDGET_S", 28 * 60))
@@ -34,7 +34,7 @@ class Run:
         self.context = context
         self.passed = self.failed = 0
         self.took = []        # (seconds, part)
-        self.built_in = {}    # part -> seconds of it that were building
+        self.whole = []       # (seconds without building, part) of those that passed
         self.failures = []    # (part, [(test, why)], log) of those that failed
         self.text = []        # what was said, for the record of a full run
 
@@ -57,15 +57,17 @@ class Run:
 
     def slowness(self):
         """How many times as long as before the parts of this run have taken: the machine may have other things to do."""
-        known = {name: self.context.durations.of(f"part {name}", None) for _, name in self.took}
+        known = {name: self.context.durations.of(f"part {name}", None) for _, name in self.whole}
         before = sum(seconds for seconds in known.values() if seconds is not None)
-        now = sum(seconds - self.built_in[name] for seconds, name in self.took if known[name] is not None)
+        now = sum(seconds for seconds, name in self.whole if known[name] is not None)
         return max(1.0, now / before) if before > 0 else 1.0
 
     def part(self, part):
         """Runs it; its log is build/test-logs/NAME.log. Returns whether it has passed."""
         context, start = self.context, time.monotonic()
-        since = Results(context.reports).position()
+        results = Results(context.reports)
+        since = results.position()
+        context.broken = []
         built = sum(self.built().values())
         context.log_path = os.path.join(LOGS, part.name.replace("/", "-of-").replace(" ", "-") + ".log")
         with open(context.log_path, "w+", errors="replace") as context.log:
@@ -74,14 +76,18 @@ class Run:
             for line in left:
                 context.note(line)
         seconds = time.monotonic() - start
-        lines = Results(context.reports).lines(since)
+        lines = context.lines[part.name] = results.lines(since)
         failed = [(line["test"], line.get("why", "")) for line in lines if line["outcome"] == "failed"]
-        told = f"{len(lines) - len(failed)} passed, {len(failed)} failed" if lines else ""
-        self.say(f"{part.name:18} {'passed' if good else 'failed':7} {seconds:5.0f} s   {told}")
+        self.say(f"{part.name:18} {'passed' if good else 'failed':7} {seconds:5.0f} s   "
+                 f"{tally(lines) if lines else ''}".rstrip())
         for line in left:
             self.say("    " + line)
+        for why in context.broken:
+            self.say(f"    could not be run: {why}")
+        results.add({"part": part.name, "passed": good, "broken": context.broken})
         self.took.append((seconds, part.name))
-        self.built_in[part.name] = sum(self.built().values()) - built
+        if good:
+            self.whole.append((round(seconds - (sum(self.built().values()) - built), 1), part.name))
         self.passed += good
         self.failed += not good
         if not good:
@@ -111,16 +117,32 @@ class Run:
         self.say(f"tests over {SLOW_S} s: {len(slow)}")
         for seconds, test in slow:
             self.say(f"  {seconds:6.1f} s  {test}")
+        if context.measured:
+            self.say("benchmarks:")
+        for row in context.measured:
+            self.say(f"  {row}")
+        left_out = skipped(Results(context.reports).lines())
+        self.say(f"skipped: {len(left_out)}")
+        for text in left_out:
+            self.say(f"  {text}")
         self.say(f"tried again: {len(context.tried_again)}")
         for test, verdict in context.tried_again:
             self.say(f"  {test}: {verdict}")
-        context.durations.save({
-            **{line["test"]: line["seconds"] for line in Results(context.reports).lines()},
-            **{f"part {name}": round(seconds - self.built_in[name], 1) for seconds, name in self.took},
-            **{f"build {preset}": round(seconds, 1) for preset, seconds in self.built().items()}})
+        self.save_durations()
         self._show_failures()
         self.say(f"KVCACHEFS_SEED={context.seed}, {context.elapsed() / 60:.1f} minutes")
         self.say(f"{self.passed} passed, {self.failed} failed")
+
+    def save_durations(self):
+        """Saves the times of tests, parts and builds that passed. The time of one that broke
+        off would make the next estimate too small."""
+        context = self.context
+        failed = {preset for preset, _, _, good in context.builds if not good}
+        new = {line["test"]: line["seconds"] for line in Results(context.reports).lines() if line["outcome"] == "passed"}
+        if not context.pytest_arguments:  # Such arguments narrow a part.
+            new.update({f"part {name}": seconds for seconds, name in self.whole})
+        context.durations.save(new, {f"build {preset}": round(seconds, 1)
+                                     for preset, seconds in self.built().items() if preset not in failed})
 
     def _show_failures(self):
         """What failed once more, as the last thing but the verdict: whoever has the end of the output alone sees why."""
@@ -155,7 +177,7 @@ def run_slices(run, sanitizer_first):
     context = run.context
     parts = gate.slices(context.seed)
     if sanitizer_first:
-        run_sanitizer(run)
+        parts = [*gate.sanitizer_of_the_gate(context.seed), *parts]
     left_out = []
     for part in parts:
         why = part.why_not() if part.why_not else None
@@ -182,7 +204,7 @@ def run_labels(run, names):
 
 def run_full(run):
     """Everything, and its record beside the benchmarks' results."""
-    names = [*labels.DEFAULT, "oracle", "vm"]
+    names = [*labels.DEFAULT, "xfs", "dev", "oracle", "vm"]
     run_labels(run, names)
     run.part(gate.Part("promises", gate.prove))
     run.part(gate.Part("bench --quick", labels.bench_quick))
@@ -223,7 +245,7 @@ def main():
     context.tried_again = []
     cache = cache_directory()
     context.durations = Durations(cache)
-    context.ledger = Ledger(cache, context.mark)
+    context.ledger = Ledger(os.environ.get("KVCACHEFS_LEDGER") or cache, context.mark)
     run = Run(context)
 
     def interrupted(number, _):

@@ -5,6 +5,7 @@ what it saw.
 """
 
 import os
+import stat
 import time
 
 import pytest
@@ -42,6 +43,20 @@ def inodes_below(path):
             except FileNotFoundError:
                 pass  # The daemon goes on with its own.
     return len(found)
+
+
+def regular_files(path):
+    """The inodes of those that have a name there."""
+    found = set()
+    for folder, _, names in os.walk(path):
+        for name in names:
+            try:
+                one = os.lstat(os.path.join(folder, name))
+            except FileNotFoundError:
+                continue  # It expired meanwhile.
+            if stat.S_ISREG(one.st_mode):
+                found.add(one.st_ino)
+    return found
 
 
 # What is told of each directory.
@@ -192,6 +207,21 @@ def watch_over(load, mount, disk):
     return record
 
 
+def check_objects(mount):
+    """As many objects are counted as files have names, and as lie on the disk."""
+    seen = {}
+
+    def same():
+        seen.update(names=len(regular_files(mount.mnt)), backing=len(mount.backing_files()),
+                    counted=mount.status()["tiers"][0]["objects"])
+        return seen["names"] == seen["backing"] == seen["counted"]
+
+    try:
+        kvmount.wait_until(same, 20, "as many objects as files")  # Some expire meanwhile.
+    finally:
+        print(f"objects: {seen}")
+
+
 def check_calm(mount, disk, nameless_before, descriptors_before):
     """Nobody uses it any more: nothing is left of what was opened and removed."""
     watch.wait_calm(mount)
@@ -205,6 +235,7 @@ def check_calm(mount, disk, nameless_before, descriptors_before):
         kvmount.wait_until(nothing_is_used, 20, "no open files and no leases")
     finally:
         print({name: counts[name] for name in ("open_files", "leases", "unsealed")})
+    check_objects(mount)
     # The kernel knows evicted files until it is short of memory; the daemon holds none of them.
     kvmount.drop_caches(2)
     kvmount.wait_until(lambda: mount.status()["counts"]["inodes_cached"] <= 16, 20,
