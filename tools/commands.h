@@ -34,9 +34,8 @@ void add_fsck(CLI::App& app, int& exit_code);
 void add_pool(CLI::App& app, int& exit_code);
 void add_export(CLI::App& app, int& exit_code);
 
-// Control characters, which paths may have, as \xNN: the text stays on its line, and harms no terminal.
-[[nodiscard]] std::string one_line(std::string_view text);
-// The one line that says why a command failed.
+// The one line that says why a command failed; what a terminal would obey is escaped
+// (visible_message()).
 void complain(std::string_view problem);
 
 // Text for standard output. What cannot be written there is said by finish_output(), once.

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "backend/base/unique_fd.h"
+#include "backend/base/visible.h"
 #include "fs/control.h"
 #include "tools/commands.h"
 #include "tools/find_mount.h"
@@ -33,7 +34,7 @@ constexpr int kMountSystem = 2;
 constexpr int kMountFailed = 32;
 
 int refuse(int code, std::string_view problem) {
-  const std::string line = fmt::format("mount.kvcachefs: {}\n", one_line(problem));
+  const std::string line = fmt::format("mount.kvcachefs: {}\n", visible_message(problem));
   std::fwrite(line.data(), 1, line.size(), stderr);
   return code;
 }

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "backend/base/visible.h"
 #include "tools/commands.h"
 
 namespace kvcachefs {
@@ -17,21 +18,8 @@ void note(bool written) {
 
 }  // namespace
 
-std::string one_line(std::string_view text) {
-  std::string out;
-  for (const char byte : text) {
-    const auto value = static_cast<unsigned char>(byte);
-    if (value < 0x20 || value == 0x7f) {
-      out += fmt::format("\\x{:02x}", value);
-    } else {
-      out += byte;
-    }
-  }
-  return out;
-}
-
 void complain(std::string_view problem) {
-  const std::string line = fmt::format("kvcachefs: {}\n", one_line(problem));
+  const std::string line = fmt::format("kvcachefs: {}\n", visible_message(problem));
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
 }

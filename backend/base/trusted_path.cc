@@ -11,8 +11,6 @@
 namespace kvcachefs {
 namespace {
 
-bool is_trusted(uid_t uid) noexcept { return uid == 0 || uid == ::geteuid(); }
-
 std::string unknown(const std::string& path) {
   return fmt::format("{}: {}", path, std::strerror(errno));
 }
@@ -45,6 +43,8 @@ std::string replacer_of(const std::string& directory, const std::string& child) 
 }
 
 }  // namespace
+
+bool is_trusted(uid_t uid) noexcept { return uid == 0 || uid == ::geteuid(); }
 
 std::string replaceable_at(const std::string& path) {
   for (std::size_t slash = 0; slash + 1 < path.size();) {

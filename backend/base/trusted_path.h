@@ -3,10 +3,15 @@
 // daemon that runs as root would then write where somebody wants it to.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 namespace kvcachefs {
 
+// Whether a user may do as root does with what the daemon stands on: root, and the user of this
+// process.
+[[nodiscard]] bool is_trusted(uid_t uid) noexcept;
 // Names the first directory above `path` in which others could replace it, and says why, for
 // people: "/srv/x belongs to uid 1000"; "/srv can be written by others (mode 0777)". Empty:
 // root and the user of this process alone could. `path` is absolute and resolved. A directory

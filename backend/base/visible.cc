@@ -14,7 +14,7 @@ std::size_t shown_at(std::string_view text, std::size_t at) noexcept {
     return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;
   };
   const unsigned first = byte(0);
-  if (first < 0x80) return first >= 0x20 && first != 0x7f && first != '\\' ? 1 : 0;
+  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
   const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
   if (first < 0xc2 || first > 0xf4) return 0;
   for (std::size_t i = 1; i < length; ++i)
@@ -30,12 +30,11 @@ std::size_t shown_at(std::string_view text, std::size_t at) noexcept {
   return is_layout ? 0 : length;
 }
 
-}  // namespace
-
-std::string visible(std::string_view text) {
+std::string escaped(std::string_view text, bool with_backslash) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = shown_at(text, at);
+    const bool is_hidden = with_backslash && text[at] == '\\';
+    const std::size_t length = is_hidden ? 0 : shown_at(text, at);
     if (length == 0) {
       out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at++]));
     } else {
@@ -45,5 +44,11 @@ std::string visible(std::string_view text) {
   }
   return out;
 }
+
+}  // namespace
+
+std::string visible(std::string_view text) { return escaped(text, true); }
+
+std::string visible_message(std::string_view text) { return escaped(text, false); }
 
 }  // namespace kvcachefs

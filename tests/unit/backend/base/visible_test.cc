@@ -14,6 +14,7 @@ TEST(Visible, ShowsWhatATerminalWouldObey) {
   EXPECT_EQ("a\\x0ab\\x1b[31m\\x7f\\x5c", visible("a\nb\x1b[31m\x7f\\"));
   // A control character of the second set, as UTF-8 and as a byte of its own.
   EXPECT_EQ("\\xc2\\x9b31m", visible("\u009b31m"));
+  EXPECT_EQ("a\\x0ab\\x5c\\xc2\\x9b", visible_message(visible("a\nb\\") + "\u009b"));
   EXPECT_EQ("f\\x9b31m", visible("f\x9b"
                                  "31m"));
   EXPECT_EQ("\\xe2\\x80\\xaegpj.exe", visible("\u202egpj.exe"));
