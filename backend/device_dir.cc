@@ -21,6 +21,7 @@
 
 #include "backend/base/dir_stream.h"
 #include "backend/base/file_lock.h"
+#include "backend/base/log.h"
 #include "backend/base/must_wait.h"
 #include "backend/base/proc_status.h"
 #include "backend/superblock.h"
@@ -341,6 +342,7 @@ Result<std::unique_ptr<DeviceDir>> DeviceDir::open(const DeviceDirOptions& optio
       if (S_ISLNK(status.st_mode)) return fail(ELOOP, "device: a subdirectory is a symlink");
       if (!S_ISDIR(status.st_mode)) return fail(ENOTDIR, "device: a subdirectory is a file");
     }
+    device->set_access_times(options.access_times);
     return device;
   };
   Result<std::unique_ptr<DeviceDir>> result = attempt();
@@ -349,6 +351,24 @@ Result<std::unique_ptr<DeviceDir>> DeviceDir::open(const DeviceDirOptions& optio
     problem->holder = holder;
   }
   return result;
+}
+
+void DeviceDir::set_access_times(AccessTimes times) {
+  if (times == AccessTimes::kAsBelow) return;
+  Result<UniqueFd> ours = open_privately(objects_.get(), times);
+  if (ours.ok()) {
+    objects_ = std::move(*ours);
+    return;
+  }
+  // Who may have no mount of his own has no passthrough either: all reads are through our descriptors.
+  if (times == AccessTimes::kNever) {
+    reads_move_nothing_ = true;
+    return;
+  }
+  log_warn(
+      "device event=no_access_times path={} step=\"{}\" errno={} effect=\"its mount says when "
+      "reads move access times\"",
+      info_.path, ours.error().what, ours.error().code);
 }
 
 // RESOLVE_CACHED (Linux 5.12): where the kernel would have to ask the disk for a name or an
@@ -398,6 +418,7 @@ Result<UniqueFd> DeviceDir::open(std::uint64_t object, int flags) {
     // Never wait for the other end of a fifo that somebody put there; regular files do not
     // care.
     flags |= O_NONBLOCK;
+    if (reads_move_nothing_) flags |= O_NOATIME;
   }
   Result<UniqueFd> fd = open_beneath(object, flags | O_NOFOLLOW | O_CLOEXEC | O_LARGEFILE);
   // is_used() has its lease for a moment; a fifo has none.
@@ -542,7 +563,9 @@ Result<std::string> DeviceDir::mount_identity() {
   // kernels.
   constexpr unsigned kMountIdUnique = 0x4000;
   struct statx status {};
-  if (::statx(objects_.get(), "", AT_EMPTY_PATH, STATX_MNT_ID | kMountIdUnique, &status) != 0) {
+  // Not of our own mount, which is another one each time.
+  if (::statx(quarantine_.get(), "", AT_EMPTY_PATH, STATX_MNT_ID | kMountIdUnique, &status) !=
+      0) {
     return fail_errno("device: statx");
   }
   const char* kind = (status.stx_mask & kMountIdUnique) != 0 ? "unique" : "id";

@@ -20,6 +20,7 @@
 #include "backend/base/random.h"
 #include "backend/base/result.h"
 #include "backend/base/unique_fd.h"
+#include "backend/private_mount.h"
 #include "backend/tier.h"
 
 namespace kvcachefs {
@@ -28,6 +29,9 @@ struct DeviceDirOptions {
   std::string path;                    // exists, is ours, and nobody else may write to it
   std::uint64_t size_limit_bytes = 0;  // 0: none
   Uuid catalog{};  // of the database that this device's objects are recorded in
+  // When a read of an object moves its access time. Where the kernel gives this process no mount of its own, it is as
+  // below, which is logged, unless it is to move nothing.
+  AccessTimes access_times = AccessTimes::kAsBelow;
 };
 
 // Why open() failed, for the person who called: what, on what, and what to do.
@@ -65,15 +69,17 @@ class DeviceDir : public Tier {
  private:
   DeviceDir() = default;
   Result<UniqueFd> open_beneath(std::uint64_t object, int flags);
+  void set_access_times(AccessTimes times);
   Result<void> trim_quarantine();
   Result<void> check_read();
   Result<void> check_write();
 
   TierInfo info_;
   UniqueFd superblock_;  // holds the lock
-  UniqueFd objects_;
+  UniqueFd objects_;     // of a mount of our own, where it has access times of its own
   UniqueFd quarantine_;
-  bool umask_hides_owner_ = false;  // the process's umask takes owner bits: set modes by hand
+  bool reads_move_nothing_ = false;  // opens are O_NOATIME
+  bool umask_hides_owner_ = false;   // the process's umask takes owner bits: set modes by hand
 };
 
 }  // namespace kvcachefs

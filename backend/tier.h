@@ -7,6 +7,7 @@
 // and unlinks backing files: mappings outlive what the daemon can see.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -30,6 +31,9 @@ struct TierInfo {
 
 // What Tier::check() tries.
 enum class TierCheck : std::uint8_t { kRead, kWriteAndRead };
+
+// An open of a copy that the daemon reads for a purpose of its own: nobody has used the file.
+inline constexpr int kOwnRead = O_RDONLY | O_NOATIME;
 
 class Tier {
  public:

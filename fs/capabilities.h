@@ -9,7 +9,7 @@
 namespace kvcachefs {
 
 inline constexpr std::array kMountCapabilities{
-    CAP_SYS_ADMIN,  // mount(2), umount2(2), and FUSE's passthrough (fuse_backing_open(), fs/fuse/passthrough.c)
+    CAP_SYS_ADMIN,  // mount(2), umount2(2), open_tree(2), and FUSE's passthrough (fuse_backing_open(), fs/fuse/passthrough.c)
     CAP_DAC_OVERRIDE,      // its directories, whoever they belong to
     CAP_DAC_READ_SEARCH,   // open_by_handle_at(2), of files on a dir:// pool
     CAP_FOWNER,            // modes and times of files there that others have put there

@@ -317,12 +317,19 @@ class Finisher {
     return refuse_own(config_.log_file, "--log");
   }
 
-  // Before it is resolved: a link may be led elsewhere by who owns it, and what is no file may
-  // do anything with what is written.
+  // Before it is resolved: a link may be led elsewhere by who owns it, what is no file may do
+  // anything with what is written, and who owns a file reads in it what others call theirs.
   Result<void> refuse_odd_log() {
     const std::string& path = config_.log_file;
     struct stat found {};
-    if (::lstat(path.c_str(), &found) != 0 || S_ISREG(found.st_mode)) return {};
+    if (::lstat(path.c_str(), &found) != 0) return {};
+    if (S_ISREG(found.st_mode)) {
+      if (is_trusted(found.st_uid)) return {};
+      return refuse_insecure(
+          fmt::format("--log: {}: belongs to uid {}, who reads what is written to it", path,
+                      found.st_uid),
+          "chown it to root, name another file");
+    }
     if (S_ISLNK(found.st_mode))
       return refuse(problem_,
                     fmt::format("--log: {}: a symlink: name the file that it leads to", path));

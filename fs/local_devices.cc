@@ -45,12 +45,19 @@ void unmake(const std::string& path) {
   if (empty && clean) ::unlink((path + "/" + kSuperblockName).c_str());
 }
 
-Result<std::unique_ptr<Tier>> open_one(const DeviceSetting& setting, const DeviceUuid& catalog,
-                                       std::string& problem) {
+// A read moves nothing of a filesystem that is mounted read-only.
+AccessTimes access_times_of(const KernelOptions& kernel) {
+  return kernel.read_only ? AccessTimes::kNever : kernel.access_times;
+}
+
+Result<std::unique_ptr<Tier>> open_one(const DeviceSetting& setting, const Config& config,
+                                       const DeviceUuid& catalog, std::string& problem) {
   OpenProblem why;
-  auto device = DeviceDir::open(
-      {.path = setting.path, .size_limit_bytes = limit_of(setting), .catalog = catalog},
-      /*create_if_missing=*/true, &why);
+  auto device = DeviceDir::open({.path = setting.path,
+                                 .size_limit_bytes = limit_of(setting),
+                                 .catalog = catalog,
+                                 .access_times = access_times_of(config.kernel)},
+                                /*create_if_missing=*/true, &why);
   if (!device) {
     problem = std::move(why.text);
     return device.error();
@@ -136,14 +143,15 @@ Result<std::vector<std::unique_ptr<Tier>>> LocalDevices::open(const Config& conf
   const DeviceUuid uuid = TRY(catalog.uuid());
   std::vector<std::unique_ptr<Tier>> devices(settings.size());
   for (std::size_t i = 0; i < settings.size(); ++i) {
-    if (is_device(settings[i].path)) devices[i] = TRY(open_one(settings[i], uuid, problem));
+    if (is_device(settings[i].path))
+      devices[i] = TRY(open_one(settings[i], config, uuid, problem));
   }
   TRY(refuse_missing(devices, settings, catalog, problem));
   for (std::size_t i = 0; i < settings.size(); ++i) {
     if (devices[i]) continue;
     if (!config.nonempty) TRY(refuse_foreign(settings[i].path, config, problem));
     made_.push_back(settings[i].path);
-    devices[i] = TRY(open_one(settings[i], uuid, problem));
+    devices[i] = TRY(open_one(settings[i], config, uuid, problem));
     log_info("device event=made path={} uuid={}", settings[i].path,
              format_uuid(devices[i]->info().uuid));
   }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -113,6 +114,8 @@ SessionOptions session_options(const Config& config, int trial_fd) {
   options.source = config.state_is_default ? config.nvme.front().path : config.state;
   options.allow_other = config.allow_other;
   options.mount_options = kernel_option_words(config.kernel);
+  options.access_times = config.kernel.access_times;
+  options.follows_symlinks = config.kernel.symfollow;
   options.data_path = to_wish(config.data_path, DataPathWish::kAuto, DataPathWish::kPassthrough,
                               DataPathWish::kDaemon);
   options.transport = to_wish(config.transport, TransportWish::kAuto, TransportWish::kUring,
@@ -122,6 +125,13 @@ SessionOptions session_options(const Config& config, int trial_fd) {
   options.trial_fd = trial_fd;
   options.has_pool = config.pool.has_value();
   return options;
+}
+
+ReadTimesOptions read_times_options(const KernelOptions& kernel) {
+  AccessTimes times = kernel.access_times;
+  if (times == AccessTimes::kAsBelow) times = AccessTimes::kRelative;
+  if (kernel.read_only) times = AccessTimes::kNever;
+  return {.symlinks = times, .directories = kernel.nodiratime ? AccessTimes::kNever : times};
 }
 
 std::uint64_t stage_bytes(const Config& config) {
@@ -153,6 +163,18 @@ BudgetOptions budget_options(const Config& config,
   return options;
 }
 
+// glibc has taken the starter's limit for theirs (RLIMIT_STACK, pthread_attr_setstacksize(3)).
+void give_threads_their_stacks() noexcept {
+  constexpr std::size_t kLeast = 8 * kMiB;
+  pthread_attr_t usual;
+  if (::pthread_getattr_default_np(&usual) != 0) return;
+  std::size_t size = 0;
+  if (::pthread_attr_getstacksize(&usual, &size) == 0 && size < kLeast &&
+      ::pthread_attr_setstacksize(&usual, kLeast) == 0)
+    ::pthread_setattr_default_np(&usual);
+  ::pthread_attr_destroy(&usual);
+}
+
 }  // namespace
 
 void Mount::prepare_process() noexcept {
@@ -161,7 +183,9 @@ void Mount::prepare_process() noexcept {
   ignore_other_signals();
   ::umask(0);
   const rlimit all{RLIM_INFINITY, RLIM_INFINITY};
-  for (const auto limit : {RLIMIT_FSIZE, RLIMIT_CPU}) ::setrlimit(limit, &all);
+  for (const auto limit : {RLIMIT_FSIZE, RLIMIT_CPU, RLIMIT_AS, RLIMIT_DATA})
+    ::setrlimit(limit, &all);
+  give_threads_their_stacks();
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
     // Who starts it may allow few (1,024 in some containers): a batch of the sealer alone has 512.
@@ -197,7 +221,7 @@ Result<std::unique_ptr<Mount>> Mount::start(const Config& config, const Note& no
   std::unique_ptr<Mount> mount{new Mount(config)};
   const auto take_state = [&]() -> Result<void> {
     mount->state_ = std::make_unique<StateDir>(
-        TRY(StateDir::open(config.state, StateDir::IfMissing::kCreate, problem)));
+        TRY(StateDir::open(config.state, StateDir::IfMissing::kCreate, problem, note)));
     return {};
   };
   Result<void> taken = take_state();
@@ -280,6 +304,7 @@ Result<void> Mount::open_volume(std::string& problem) {
                               .scrub_bytes_per_second = config_.scrub,
                               .stage_bytes = stage_bytes(config_),
                               .direct_io = config_.direct_io,
+                              .read_times = read_times_options(config_.kernel),
                               .budget = budget_options(config_, tiers),
                               .pool = pool_.get(),
                               .pool_options = config_.pool_options};
@@ -469,6 +494,7 @@ int Mount::run() {
     if (event == Event::kHangUp) take_settings();
   }
   stopping_ = true;
+  state_->mark_ending();
   systemd_notify("STOPPING=1\nSTATUS=stopping");
   if (event == Event::kStop) unmount_in_time();
   finish();
@@ -540,28 +566,40 @@ void Mount::unmount_in_time() noexcept {
   session_->request_stop();
 }
 
+// A stop that takes long says by its last line what it waits for.
 void Mount::finish() noexcept {
   if (std::exchange(finished_, true)) return;
+  const std::int64_t begin = monotonic_now();
+  const auto step = [begin](const char* what) {
+    log_info("mount event=stopping step={} after_s={:.3f}", what,
+             static_cast<double>(monotonic_now() - begin) / kNanosPerSecond);
+  };
   if (pool_) {
+    step("tell_the_pool");
     // Other nodes believe what they know until they are told.
     pool_->wait_until_told(Deadline::clock::now() + kLastWords);
     // What waits for it would hold the rest up; what is queued for it is queued for the next run, too.
     pool_->client().give_up();
   }
   if (serving_.joinable()) {
+    step("end_the_session");
     session_->request_stop();
     serving_.join();
   }
   metrics_.reset();
   control_.reset();
+  step("seal_what_was_stored");
   if (volume_) volume_->stop(kSealSeconds);
+  step("close_the_files");
   volume_.reset();
   session_.reset();
   pool_.reset();
+  step("close_the_database");
   catalog_.reset();
   devices_.reset();
   state_.reset();
-  log_info("mount event=stopped");
+  log_info("mount event=stopped seconds={:.3f}",
+           static_cast<double>(monotonic_now() - begin) / kNanosPerSecond);
 }
 
 Mount::~Mount() { finish(); }

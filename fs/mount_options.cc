@@ -29,15 +29,37 @@ constexpr std::array kKernelFlags = {
     KernelFlag{"noexec", &KernelOptions::exec, false},
     KernelFlag{"ro", &KernelOptions::read_only, true},
     KernelFlag{"rw", &KernelOptions::read_only, false},
-    KernelFlag{"noatime", &KernelOptions::noatime, true},
-    KernelFlag{"atime", &KernelOptions::noatime, false},
-    KernelFlag{"relatime", &KernelOptions::noatime, false},
     KernelFlag{"nodiratime", &KernelOptions::nodiratime, true},
     KernelFlag{"diratime", &KernelOptions::nodiratime, false},
     KernelFlag{"sync", &KernelOptions::sync, true},
     KernelFlag{"async", &KernelOptions::sync, false},
     KernelFlag{"dirsync", &KernelOptions::dirsync, true},
+    KernelFlag{"nosymfollow", &KernelOptions::symfollow, false},
+    KernelFlag{"symfollow", &KernelOptions::symfollow, true},
 };
+
+struct AccessWord {
+  std::string_view word;
+  AccessTimes times;
+};
+constexpr std::array kAccessWords = {
+    AccessWord{"noatime", AccessTimes::kNever},
+    AccessWord{"relatime", AccessTimes::kRelative},
+    AccessWord{"strictatime", AccessTimes::kAlways},
+    AccessWord{"atime", AccessTimes::kAsBelow},
+    AccessWord{"norelatime", AccessTimes::kAsBelow},
+    AccessWord{"nostrictatime", AccessTimes::kAsBelow},
+};
+
+// The kernel takes them of any filesystem, and they change nothing of one in FUSE: it has no times of its own to put off
+// (lazytime), no version of an inode (iversion), and no kernel has mandatory locks since 5.15 (mand).
+constexpr std::array<std::string_view, 6> kWithoutEffect = {
+    "lazytime", "nolazytime", "iversion", "noiversion", "mand", "nomand"};
+
+// What mount(8) does with a mount that is there.
+constexpr std::array<std::string_view, 11> kOperations = {
+    "bind",     "rbind", "move",   "shared",     "rshared",    "private",
+    "rprivate", "slave", "rslave", "unbindable", "runbindable"};
 
 // `default_permissions` stands here because it is always on.
 constexpr std::array<std::string_view, 16> kTableWords = {
@@ -90,6 +112,13 @@ Result<void> apply_word(std::string_view word, KernelOptions& kernel,
 
   if (is_mount_table_word(name)) return {};
   if (!has_value) {
+    if (contains(kWithoutEffect, name)) return {};
+    for (const AccessWord& access : kAccessWords) {
+      if (access.word == name) {
+        kernel.access_times = access.times;
+        return {};
+      }
+    }
     for (const KernelFlag& flag : kKernelFlags) {
       if (flag.word == name) {
         kernel.*flag.field = flag.value;
@@ -109,6 +138,12 @@ Result<void> apply_word(std::string_view word, KernelOptions& kernel,
     return refuse(
         problem,
         "-o remount: a running mount is changed with mount(8): mount -o remount,ro DIR");
+  }
+  if (contains(kOperations, name)) {
+    return refuse(problem,
+                  fmt::format("-o {}: mount(8) does that with a mount that is there: see man "
+                              "mount, --bind and --make-private",
+                              word));
   }
   return apply_setting_word(word, name, has_value, value, settings, problem);
 }
@@ -157,7 +192,7 @@ std::vector<std::string> kernel_option_words(const KernelOptions& options) {
                                     options.dev ? "dev" : "nodev",
                                     options.read_only ? "ro" : "rw"};
   if (!options.exec) words.emplace_back("noexec");
-  if (options.noatime) words.emplace_back("noatime");
+  if (options.access_times == AccessTimes::kNever) words.emplace_back("noatime");
   if (options.nodiratime) words.emplace_back("nodiratime");
   if (options.sync) words.emplace_back("sync");
   if (options.dirsync) words.emplace_back("dirsync");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/base/result.h"
+#include "backend/private_mount.h"
 
 namespace kvcachefs {
 
@@ -25,8 +26,9 @@ struct KernelOptions {
   bool suid = false;
   bool exec = true;
   bool read_only = false;
-  bool noatime = false;
+  AccessTimes access_times = AccessTimes::kAsBelow;  // of files
   bool nodiratime = false;
+  bool symfollow = true;
   bool sync = false;
   bool dirsync = false;
   // SELinux labels as `context=…`, passed through as they are.
@@ -44,7 +46,8 @@ Result<std::vector<std::string>> split_options(std::string_view list);
 Result<void> parse_mount_options(std::string_view list, KernelOptions& kernel,
                                  std::vector<Assignment>& settings, std::string& problem);
 
-// The options one by one, as mount(8) writes them: `nosuid`, `ro`, `context=…`.
+// The options that libfuse passes on, one by one, as mount(8) writes them: `nosuid`, `ro`, `context=…`. Not
+// strictatime, relatime and nosymfollow: set_mount_flags() (backend/private_mount.h) gives a mount these.
 [[nodiscard]] std::vector<std::string> kernel_option_words(const KernelOptions& options);
 
 // Whether the word (an option without its value) says nothing to a filesystem: `nofail`, `x-…`.

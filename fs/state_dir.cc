@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "backend/base/log.h"
 #include "backend/base/units.h"
 #include "fs/foreign_entry.h"
 #include "fs/refuse.h"
@@ -83,6 +84,20 @@ bool is_own(const std::string& name) {
          name == "lost+found";
 }
 
+// umount(8) returns when the kernel has let go, and the daemon then seals what was stored last.
+Result<FileLock> acquire_lock(const std::string& lock_path, const std::string& state,
+                              pid_t* holder, const StateDir::Say& say) {
+  auto lock = FileLock::acquire(lock_path, holder);
+  if (lock.ok() || lock.error().code != EBUSY || !FileLock::is_ending(lock_path)) return lock;
+  log_info("state event=waiting_for_the_last path={} pid={}", state, *holder);
+  if (say)
+    say(fmt::format(
+        "state directory: {}: kvcachefs with pid {} is ending: waiting for it, {} s "
+        "at most",
+        state, *holder, StateDir::kLongestEnd.count()));
+  return FileLock::acquire(lock_path, holder, StateDir::kLongestEnd);
+}
+
 }  // namespace
 
 std::string lock_path_of(const std::string& state) { return state + "/lock"; }
@@ -95,6 +110,12 @@ StateDir::StateDir(StateDir&& other) noexcept
       fresh_(std::exchange(other.fresh_, false)),
       lock_(std::move(other.lock_)) {}
 
+void StateDir::mark_ending() noexcept {
+  if (!lock_) return;
+  if (const Result<void> marked = lock_->mark_ending(); !marked.ok())
+    log_warn("state event=end_not_said path={} errno={}", path_, marked.error().code);
+}
+
 StateDir::~StateDir() {
   std::error_code ignored;
   // Who has the lock in its place uses it.
@@ -106,7 +127,7 @@ StateDir::~StateDir() {
 }
 
 Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
-                                std::string& problem) {
+                                std::string& problem, const Say& say) {
   bool created = false;
   if (if_missing == IfMissing::kCreate) {
     if (::mkdir(path.c_str(), 0700) == 0) {
@@ -173,8 +194,16 @@ Result<StateDir> StateDir::open(const std::string& path, IfMissing if_missing,
         ENOSPC);
   }
   pid_t holder = 0;
-  auto lock = FileLock::acquire(lock_path_of(state.held()), &holder);
+  auto lock = acquire_lock(lock_path_of(state.held()), path, &holder, say);
   if (!lock) {
+    if (lock.error().code == EBUSY && FileLock::is_ending(lock_path_of(state.held()))) {
+      return refuse(
+          problem,
+          fmt::format("state directory: {}: kvcachefs with pid {} has been ending for "
+                      "{} s: its log says what it waits for; kill -9 it, and try again",
+                      path, holder, kLongestEnd.count()),
+          EBUSY);
+    }
     if (lock.error().code == EBUSY) {
       return refuse(
           problem,

@@ -12,6 +12,8 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -26,10 +28,14 @@ class StateDir {
   enum class IfMissing { kCreate, kFail };
 
   // Checks and locks the directory. `problem` says what is wrong, with what, and what to do.
-  // Errors: ENOENT, ENOTDIR, EPERM (another user's, or others may write to it), EBUSY (in use;
-  // the pid is in the problem), ELOOP (a symlink), ENOTEMPTY (not ours), EROFS, EACCES, ENOSPC, EIO.
+  // A process that has it and is ending is waited for, kLongestEnd at most, and `say` is told so. Errors:
+  // ENOENT, ENOTDIR, EPERM (another user's, or others may write to it), EBUSY (in use; the pid is in the
+  // problem), ELOOP (a symlink), ENOTEMPTY (not ours), EROFS, EACCES, ENOSPC, EIO.
+  using Say = std::function<void(const std::string& text)>;
   static Result<StateDir> open(const std::string& path, IfMissing if_missing,
-                               std::string& problem);
+                               std::string& problem, const Say& say = {});
+  // The stop of a daemon takes less, on disks that work.
+  static constexpr std::chrono::seconds kLongestEnd{60};
 
   StateDir(StateDir&& other) noexcept;
   StateDir& operator=(StateDir&&) = delete;
@@ -48,6 +54,8 @@ class StateDir {
   // Below held(), and as messages name it.
   [[nodiscard]] std::string database_path() const { return held() + "/db"; }
   [[nodiscard]] std::string shown_database_path() const { return path_ + "/db"; }
+  // Its process is ending: who wants the directory next may wait for it.
+  void mark_ending() noexcept;
   // Whether there was no database, and keep() was not called yet.
   [[nodiscard]] bool is_fresh() const noexcept { return fresh_; }
 

@@ -28,6 +28,7 @@
 #include "fs/names/attrs.h"
 #include "fs/names/directories.h"
 #include "fs/names/namespace.h"
+#include "fs/names/read_times.h"
 #include "fs/node/attributes.h"
 #include "fs/node/core.h"
 #include "fs/pool/damaged_files.h"
@@ -59,6 +60,7 @@ struct Volume::Parts {
   }
 
   Core core;
+  ReadTimes read_times{core.options.read_times};
   Namespace names{core};
   Directories directories{core};
   Attributes attributes{core};
@@ -67,7 +69,7 @@ struct Volume::Parts {
   SyntheticTree synthetic{core};
   Sealer sealer{core};
   Reaper reaper{core};
-  BlockKeeper keeper{core};
+  BlockKeeper keeper{core, [this] { read_times.write(core); }};
   ObjectWalk object_walk{core};
   Scrubber scrubber{core, verifier, core.options.scrub_bytes_per_second};
   Stager stager{core, verifier, core.options.stage_bytes};
@@ -98,6 +100,12 @@ struct Volume::Parts {
     const NameLook seen = core.knowledge.look(number, "statvfs");
     if (seen.must_wait) return fail(kMustWait, "the directory lies deep");
     return tenants.find(seen.tenant);
+  }
+
+  // As ReadTimes::note().
+  bool note_read(InodeNumber number) {
+    const Result<InodePtr> inode = core.table.get(number);
+    return inode.ok() && read_times.note(*inode);
   }
 
   // What was closed is sealed and published soon. With a pool.
@@ -401,7 +409,9 @@ Result<void> Volume::rename(InodeNumber parent, std::string_view name, InodeNumb
 }
 Result<std::string> Volume::read_link(InodeNumber inode) {
   if (SyntheticTree::owns(inode)) return parts_->synthetic.read_link(inode);
-  return parts_->names.read_link(inode);
+  std::string target = TRY(parts_->names.read_link(inode));
+  parts_->note_read(inode);
+  return target;
 }
 bool Volume::list_asks_pool(InodeNumber directory, std::uint64_t after_cookie) {
   return parts_->pool_listings && after_cookie == 0 && !SyntheticTree::owns(directory) &&
@@ -412,6 +422,7 @@ Result<void> Volume::list(InodeNumber directory, std::uint64_t after_cookie, boo
                           const Caller& caller, AskPool ask) {
   if (SyntheticTree::owns(directory))
     return parts_->synthetic.list(directory, after_cookie, caller, visit);
+  if (after_cookie == 0) parts_->note_read(directory);
   if (!parts_->pool_listings)
     return parts_->names.list(directory, after_cookie, plus, visit, caller);
   PoolListings& listings = *parts_->pool_listings;
@@ -435,7 +446,11 @@ Result<void> Volume::list(InodeNumber directory, std::uint64_t after_cookie, boo
 OpenedDirectory Volume::open_directory(InodeNumber directory, const Caller& caller) {
   // Names come and go on the pool without a word, and with the blocks that `.kvcachefs` shows.
   if (SyntheticTree::owns(directory) || parts_->pool_listings) return {};
-  return parts_->directories.open(directory, caller);
+  const OpenedDirectory opened = parts_->directories.open(directory, caller);
+  // The kernel takes a listing that it answers for no use of the directory.
+  if (opened.is_unseen && parts_->note_read(directory) && parts_->core.notifications != nullptr)
+    parts_->core.notifications->invalidate_attributes_at_once(directory);
+  return opened;
 }
 void Volume::release_directory(OpenDirectory& directory) {
   parts_->directories.release(directory);
@@ -540,6 +555,10 @@ std::optional<std::uint32_t> Volume::disk_of(const OpenFile& file) const noexcep
 bool Volume::is_stuck(std::uint32_t disk) const noexcept {
   const Devices& devices = *parts_->core.devices;
   return devices.stalled(disk) > 0 || devices.silent(disk) > 0;
+}
+void Volume::refused_write(const OpenFile& file, bool is_seen) noexcept {
+  file.inode->refused_object.store(file.object);
+  if (!is_seen) file.inode->torn_object.store(file.object);
 }
 std::optional<std::uint32_t> Volume::disk_to_wait_for(const OpenFile& from,
                                                       const OpenFile& to) const noexcept {

@@ -36,6 +36,7 @@
 #include "fs/known/use_table.h"
 #include "fs/life/drop_history.h"
 #include "fs/life/stage_counts.h"
+#include "fs/names/read_times_options.h"
 #include "fs/node/device_state.h"
 #include "fs/node/listing_end.h"
 #include "fs/node/ports.h"
@@ -114,6 +115,7 @@ struct OpenedDirectory {
   OpenDirectory* directory = nullptr;  // null: nothing is to be told of it
   bool remembers =
       false;  // the kernel may remember its names, and show those that it remembers
+  bool is_unseen = false;  // it may do so without a READDIR
 };
 
 struct Opened {
@@ -142,6 +144,7 @@ struct VolumeOptions {
   std::uint64_t scrub_bytes_per_second = 0;  // 0: no scrub
   std::uint64_t stage_bytes = 0;             // most that is read ahead and not loaded; 0: none
   DirectIo direct_io = DirectIo::kPass;
+  ReadTimesOptions read_times = {};
   // Between two checks of a device that is not well (fs/life/device_watch.h).
   std::chrono::milliseconds device_period{1000};
   // What the age of files is judged by.
@@ -343,6 +346,10 @@ class Volume {
   [[nodiscard]] std::optional<std::uint32_t> disk_of(const OpenFile& file) const noexcept;
   // Whether it takes no writes, or gives nothing.
   [[nodiscard]] bool is_stuck(std::uint32_t disk) const noexcept;
+  // A write of it is about to be refused: what is not published yet will not be. If its
+  // application does not hear of that, not `is_seen`, what is published goes when it is closed.
+  // Never waits.
+  void refused_write(const OpenFile& file, bool is_seen) noexcept;
   // Of a copy: the one that does not answer, if one does not.
   [[nodiscard]] std::optional<std::uint32_t> disk_to_wait_for(
       const OpenFile& from, const OpenFile& to) const noexcept;

@@ -74,6 +74,14 @@ class Late(AssertionError):
     AssertionErrors."""
 
 
+class Never(Late):
+    """What a wait was for did not come in NEVER_S seconds: no load explains that, and so it is
+    not tried again."""
+
+
+NEVER_S = 60
+
+
 def seed():
     """The seed of this run: KVCACHEFS_SEED, or a random one. The caller prints it."""
     given = os.environ.get("KVCACHEFS_SEED")
@@ -90,7 +98,7 @@ def is_dead(path):
 
 
 def wait_until(condition, seconds, what):
-    """Polls `condition` until it holds; raises Late naming `what` at the deadline."""
+    """Polls `condition` until it holds; raises Late, or Never, naming `what` at the deadline."""
     deadline = time.monotonic() + seconds * SLOWNESS
     pause = 0.001
     while True:
@@ -98,7 +106,7 @@ def wait_until(condition, seconds, what):
         if value:
             return value
         if time.monotonic() > deadline:
-            raise Late(f"{what}: not within {seconds * SLOWNESS} s")
+            raise (Never if seconds >= NEVER_S else Late)(f"{what}: not within {seconds * SLOWNESS} s")
         time.sleep(pause)  # The poll interval, not an assumption about how long it takes.
         pause = min(pause * 2, 0.05)
 
@@ -357,13 +365,18 @@ def is_stopped(pid):
     return True
 
 
-def rss_bytes(pid):
+def rss_bytes(pid, field="VmRSS"):
     """Resident set of process `pid`."""
     with open(f"/proc/{pid}/status") as status:
         for line in status:
-            if line.startswith("VmRSS:"):
+            if line.startswith(f"{field}:"):
                 return int(line.split()[1]) * 1024
-    raise MountError(f"process {pid} has no VmRSS")
+    raise MountError(f"process {pid} has no {field}")
+
+
+def most_rss_bytes(pid):
+    """The largest one that it has had."""
+    return rss_bytes(pid, "VmHWM")
 
 
 # Of the daemon's memory (Mount.memory), with what the allocator loses: an inode that is in

@@ -40,6 +40,7 @@ std::string_view why_dropped(const std::string& reason) {
   if (reason == "poisoned")
     return "it was not written in full: the disk refused its data or was full, or it was more "
            "than its quota";
+  if (reason == "abandoned") return "its writer had ended without closing it";
   if (reason == "lost") return "its backing file was missing";
   if (reason == "damaged") return "its backing file was damaged";
   if (reason == "unreadable") return "its device could not read its backing file";

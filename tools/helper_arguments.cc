@@ -30,6 +30,9 @@ constexpr std::array kFlags = {
     Flag{"noatime", MS_NOATIME, 0},
     Flag{"atime", 0, MS_NOATIME},
     Flag{"relatime", MS_RELATIME, MS_NOATIME},
+    Flag{"strictatime", MS_STRICTATIME, MS_NOATIME | MS_RELATIME},
+    Flag{"nosymfollow", MS_NOSYMFOLLOW, 0},
+    Flag{"symfollow", 0, MS_NOSYMFOLLOW},
     Flag{"nodiratime", MS_NODIRATIME, 0},
     Flag{"diratime", 0, MS_NODIRATIME},
     Flag{"sync", MS_SYNCHRONOUS, 0},
@@ -153,6 +156,7 @@ Result<std::optional<Remount>> parse_remount(const std::string& options,
   if (current) {
     for (const std::string& word : *current) apply_flag(word, out.flags);
   }
+  const unsigned long before = out.flags;
   for (const std::string& word : *words) {
     const std::string name = word.substr(0, word.find('='));
     if (word == "remount" || is_mount_table_word(name) || is_shown_by_fuse(name)) continue;
@@ -162,6 +166,13 @@ Result<std::optional<Remount>> parse_remount(const std::string& options,
     KernelOptions unused;
     std::vector<Assignment> settings;
     TRY(parse_mount_options(word, unused, settings, problem));
+  }
+  // The files' own were opened with the mount, and would stay as they are.
+  constexpr unsigned long kAccessTimes = MS_NOATIME | MS_NODIRATIME | MS_STRICTATIME;
+  if (!in_force.empty() && ((before ^ out.flags) & kAccessTimes) != 0) {
+    return refuse(problem, fmt::format("-o {}: a running mount keeps its access times: unmount "
+                                       "it, and mount it with these options",
+                                       options));
   }
   return std::optional<Remount>{out};
 }

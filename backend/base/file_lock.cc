@@ -18,6 +18,7 @@ namespace {
 
 // How often a lock that another process has is asked for again.
 constexpr std::chrono::milliseconds kRetryInterval{10};
+constexpr std::string_view kEnding = " ending";
 
 pid_t read_pid_from(int fd) noexcept {
   std::array<char, 32> text;
@@ -77,8 +78,23 @@ Result<FileLock> FileLock::acquire(const std::string& path, pid_t* holder,
   return lock;
 }
 
-Result<void> FileLock::write_pid() {
-  const std::string text = std::to_string(::getpid()) + "\n";
+Result<void> FileLock::write_pid() { return write_text(std::to_string(::getpid()) + "\n"); }
+
+Result<void> FileLock::mark_ending() {
+  return write_text(std::to_string(::getpid()) + std::string(kEnding) + "\n");
+}
+
+bool FileLock::is_ending(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!fd) return false;
+  std::array<char, 64> text;
+  const ssize_t got = ::pread(fd.get(), text.data(), text.size(), 0);
+  return got > 0 &&
+         std::string_view(text.data(), static_cast<std::size_t>(got)).find(kEnding) !=
+             std::string_view::npos;
+}
+
+Result<void> FileLock::write_text(const std::string& text) {
   if (::ftruncate(fd_.get(), 0) != 0) return fail_errno("lock file: truncate");
   const ssize_t put = ::pwrite(fd_.get(), text.data(), text.size(), 0);
   if (put < 0) return fail_errno("lock file: write the pid");

@@ -24,6 +24,10 @@ class FileLock {
                                   std::chrono::milliseconds patience = std::chrono::seconds{1});
   // Writes the caller's pid: for a child that goes on with the lock after fork().
   Result<void> write_pid();
+  // Writes beside the pid that its process is ending: who wants the lock may wait for it.
+  Result<void> mark_ending();
+  // Whether who has, or had, the lock has said so.
+  [[nodiscard]] static bool is_ending(const std::string& path);
   // The pid that a lock file names, whoever has it; 0: no such file, or none in it.
   [[nodiscard]] static pid_t read_pid(const std::string& path);
   // The pid of the process that holds the file locked now; 0: nobody does.
@@ -31,6 +35,7 @@ class FileLock {
 
  private:
   explicit FileLock(UniqueFd fd) noexcept : fd_(std::move(fd)) {}
+  Result<void> write_text(const std::string& text);
   UniqueFd fd_;
 };
 

@@ -366,9 +366,11 @@ bool Budget::make_room(std::uint32_t device, TenantSlot tenant,
   return has_room(device);
 }
 
-Result<Reservation> Budget::reserve(std::uint32_t device, TenantSlot tenant,
-                                    std::uint64_t bytes,
-                                    std::chrono::steady_clock::time_point called) {
+// Of two who ask at once the second one sees what the first one has got.
+Result<Reservation> Budget::reserve_if_it_fits(const Inode& inode, std::uint32_t device,
+                                               std::uint64_t bytes) {
+  const std::lock_guard lock(reserving_);
+  const TenantSlot tenant = inode.tenant.load();
   const Staying staying = this->staying();
   const auto more = static_cast<std::int64_t>(bytes);
   if (staying.left(tenant).of_quota < more)
@@ -379,7 +381,13 @@ Result<Reservation> Budget::reserve(std::uint32_t device, TenantSlot tenant,
   const DeviceRoom seen = room_on(device);
   if (seen.room.budget > 0 && now.open + now.kept + now.live + bytes > seen.room.budget)
     return fail(ENOSPC, "it does not fit beside what must stay");
-  Reservation held(usage_, device, tenant, bytes);
+  return Reservation(usage_, inode.number, device, tenant, bytes);
+}
+
+Result<Reservation> Budget::reserve(const Inode& inode, std::uint32_t device,
+                                    std::uint64_t bytes,
+                                    std::chrono::steady_clock::time_point called) {
+  Reservation held = TRY(reserve_if_it_fits(inode, device, bytes));
   if (on_writer) on_writer();
   std::unique_lock lock(mutex_);
   if (device >= of_.size()) return held;
@@ -399,14 +407,23 @@ bool Budget::is_over_quota(TenantSlot tenant) const {
   return found && found->terms.quota && usage_.by_tenant()[tenant].all() > *found->terms.quota;
 }
 
-Staying Budget::staying() const {
+Staying Budget::staying() const { return staying_of(usage_.by_tenant()); }
+
+Staying Budget::staying_of(const TenantUses& uses) const {
   if (!knowledge_.tenants().had_any()) return {};
   std::uint64_t budget = 0;
+  std::uint64_t inodes = 0;
+  bool is_bounded = true;
   {
     const std::lock_guard lock(mutex_);
-    for (const Device& of : of_) budget += of.seen.room.budget;
+    for (const Device& of : of_) {
+      budget += of.seen.room.budget;
+      inodes += of.seen.room.most_inodes;
+      is_bounded = is_bounded && (!of.looked || of.seen.room.most_inodes != 0);
+    }
   }
-  return {knowledge_.tenants().list(), usage_.by_tenant(), budget};
+  return {knowledge_.tenants().list(), uses, budget,
+          is_bounded && inodes != 0 ? budget / inodes : 0};
 }
 
 Staying Budget::look_at_staying() {
@@ -434,11 +451,13 @@ Result<void> Budget::check_growth(std::uint32_t device, TenantSlot tenant) const
 }
 
 Result<void> Budget::check_staying(TenantSlot tenant, std::uint64_t bytes) const {
-  const Staying now = staying();
-  const Staying::Left& left = now.left(tenant);
-  const auto more = static_cast<std::int64_t>(bytes);
-  if (left.of_quota < more) return fail(EDQUOT, "what is kept would be more than the quota");
-  if (left.of_share < more)
+  TenantUses uses = usage_.by_tenant();
+  uses[tenant].kept += bytes;
+  ++uses[tenant].staying_files;
+  const Staying then = staying_of(uses);
+  const Staying::Left& left = then.left(tenant);
+  if (left.of_quota < 0) return fail(EDQUOT, "what is kept would be more than the quota");
+  if (left.of_share < 0)
     return fail(ENOSPC, "what is kept would be more than others' shares leave");
   return {};
 }

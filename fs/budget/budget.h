@@ -34,27 +34,27 @@
 
 namespace kvcachefs {
 
-// Room that is counted as taken before it is; until this ends.
+// Room that is counted as taken before it is; until this ends. Its owner measures the inode before
+// that: the room that it has taken would else be free for a moment.
 class Reservation {
  public:
-  Reservation(Usage& usage, std::uint32_t device, TenantSlot tenant, std::uint64_t bytes)
-      : usage_(&usage), device_(device), tenant_(tenant), bytes_(bytes) {
-    usage.reserve(device, tenant, bytes);
+  Reservation(Usage& usage, InodeNumber inode, std::uint32_t device, TenantSlot tenant,
+              std::uint64_t bytes)
+      : usage_(&usage), inode_(inode), bytes_(bytes) {
+    usage.reserve(inode, device, tenant, bytes);
   }
   Reservation(Reservation&& other) noexcept
       : usage_(std::exchange(other.usage_, nullptr)),
-        device_(other.device_),
-        tenant_(other.tenant_),
+        inode_(other.inode_),
         bytes_(other.bytes_) {}
   Reservation& operator=(Reservation&&) = delete;
   ~Reservation() {
-    if (usage_ != nullptr) usage_->give_back(device_, tenant_, bytes_);
+    if (usage_ != nullptr) usage_->give_back(inode_, bytes_);
   }
 
  private:
   Usage* usage_;
-  const std::uint32_t device_;
-  const TenantSlot tenant_;
+  const InodeNumber inode_;
   const std::uint64_t bytes_;
 };
 
@@ -148,8 +148,8 @@ class Budget {
   // The same of many bytes that one call takes at once. What does not fit beside what must
   // stay, on the device or in its tenant's quota, is refused at once, and costs nobody
   // anything. Else waits until others' files have made the room, for kLongestTake at most.
-  // Errors: EDQUOT, ENOSPC.
-  Result<Reservation> reserve(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes,
+  // Errors: EDQUOT, ENOSPC. The inode is on the device.
+  Result<Reservation> reserve(const Inode& inode, std::uint32_t device, std::uint64_t bytes,
                               std::chrono::steady_clock::time_point called);
   // Whether so many bytes would fit beside what must stay.
   [[nodiscard]] bool can_hold(std::uint32_t device, std::uint64_t bytes) const;
@@ -212,6 +212,10 @@ class Budget {
     std::uint64_t danger = 1;   // under mutex_
   };
 
+  Result<Reservation> reserve_if_it_fits(const Inode& inode, std::uint32_t device,
+                                         std::uint64_t bytes);
+  // The bounds as if tenants had that much. No lock is needed.
+  [[nodiscard]] Staying staying_of(const TenantUses& uses) const;
   // What is left by now: at the last look, less what has grown since. The caller holds mutex_.
   [[nodiscard]] std::int64_t room_now(std::uint32_t device) const;
   [[nodiscard]] bool is_below_low(std::uint32_t device, int part = 1) const;    // the same
@@ -238,6 +242,7 @@ class Budget {
   const double longest_timeout_s_;
   std::optional<std::uint32_t> database_on_;  // device
   std::int64_t database_asked_ns_ = 0;        // of look()'s thread
+  std::mutex reserving_;                      // held while mutex_ is taken
   mutable std::mutex mutex_;                  // a leaf
   std::condition_variable room_made_;
   std::vector<Device> of_;  // by index in the catalog's device table

@@ -1,5 +1,7 @@
 #include "fs/budget/evictor.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -26,6 +28,9 @@ constexpr std::chrono::nanoseconds kWalkAgain = std::chrono::milliseconds{20};
 constexpr int kWalkShare = 4;
 // The same while there is always somebody behind them who can go.
 constexpr std::chrono::nanoseconds kLongestWalk = std::chrono::milliseconds{250};
+// A walk that passed over so few goes back to them after kWalkAgain: a look at them costs a
+// millisecond, and they may have been busy for a moment alone.
+constexpr std::size_t kFewPassed = 64;
 // What the reaper has not unlinked in this time is held by somebody. A disk that others keep busy takes
 // seconds for an unlink.
 constexpr std::chrono::seconds kStuck{10};
@@ -53,6 +58,7 @@ Evictor::Evictor(Core& core)
 
 void Evictor::start() {
   thread_ = std::thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "kv-evict");
 }
 
 void Evictor::stop() {
@@ -196,11 +202,13 @@ void Evictor::become_desperate(const std::vector<Need>& needs) {
   }
 }
 
-// What was passed over may go now. Not at each of many that are told: all that is kept is looked at anew.
+// A told policy may let go what was passed over. Not each of many that are told begins a walk:
+// all that is kept is looked at anew, and the walk would never come to what lies behind.
 void Evictor::forget_kept_if_told() {
   const std::uint64_t age = core_.knowledge.treatments_age();
   const Clock::time_point now = Clock::now();
-  if (age == kept_age_ || now - told_at_ < kBetweenTold) return;
+  const auto pause = std::max<Clock::duration>(kBetweenTold, walked_for_ * kWalkShare);
+  if (age == kept_age_ || now - told_at_ < pause) return;
   kept_age_ = age;
   told_at_ = now;
   kept_.clear();
@@ -262,7 +270,11 @@ void Evictor::walk(std::vector<Need>& needs) {
                                                walked_for_ * kWalkShare);
   // Room was there for a while: what was passed over then may go by now.
   const bool is_old = now - walked_last_ >= kIdle;
-  if (is_old || now - walk_began_ >= pause) begin_walk(now);
+  if (is_old || now - walk_began_ >= pause) {
+    begin_walk(now);
+  } else if (passed_ > 0 && passed_ <= kFewPassed && now - went_back_ >= kWalkAgain) {
+    go_back(now);
+  }
   walked_last_ = now;
   core_.knowledge.settle();
   // What was stored since the walk came to its end is met, too.
@@ -275,8 +287,15 @@ void Evictor::walk(std::vector<Need>& needs) {
   walked_all_ = walked_all_ || walk_ended_;
 }
 
-void Evictor::begin_walk(Clock::time_point now) {
+// The walk keeps what it has found so far.
+void Evictor::go_back(Clock::time_point now) {
   walk_.restart();
+  passed_ = 0;
+  went_back_ = now;
+}
+
+void Evictor::begin_walk(Clock::time_point now) {
+  go_back(now);
   walk_began_ = now;
   walked_for_ = {};
   walked_all_ = false;
@@ -302,9 +321,12 @@ bool Evictor::walk_on(std::vector<Need>& needs) {
       walk_.refresh();
       continue;
     }
-    if (kept_.count(kept_key(*candidate)) > 0) continue;
+    if (kept_.count(kept_key(*candidate)) > 0) {
+      ++passed_;
+      continue;
+    }
     ++looked_at;
-    consider(*candidate, needs);
+    if (!consider(*candidate, needs)) ++passed_;
   }
   return true;
 }
@@ -341,25 +363,25 @@ bool Evictor::is_in_use(const Candidate& sibling, Inode& inode) {
   return true;
 }
 
-void Evictor::consider(const Candidate& candidate, std::vector<Need>& needs) {
+bool Evictor::consider(const Candidate& candidate, std::vector<Need>& needs) {
   if (!walk_.is_current(candidate)) {  // used since: its turn comes later
     has_moved_ = true;
-    return;
+    return false;
   }
   const FoundVictim victim = find_victim(core_, candidate);
-  if (victim.inode == nullptr) return;
+  if (victim.inode == nullptr) return false;
   Siblings siblings;
   if (!victim.hash.empty()) siblings = siblings_of(core_, policy_, candidate, victim.hash);
   if (siblings.newest > candidate.key.stamp) {
     policy_.raise(candidate.name, siblings.newest);
     has_moved_ = true;
-    return;
+    return false;
   }
   std::vector<std::pair<Candidate, InodePtr>> others;
   for (const Candidate& sibling : siblings.others) {
     const InodePtr inode = find_victim(core_, sibling).inode;
     if (inode == nullptr) continue;
-    if (is_in_use(sibling, *inode)) return;
+    if (is_in_use(sibling, *inode)) return false;
     others.emplace_back(sibling, inode);
   }
   const TenantMask quota = shares_.beyond_quota();
@@ -378,8 +400,9 @@ void Evictor::consider(const Candidate& candidate, std::vector<Need>& needs) {
     if (copy.device != kNoDevice) note_young(candidate, copy.device);
     return false;
   });
-  if (!gone) return;
+  if (!gone) return false;
   for (const auto& [sibling, inode] : others) evict(sibling, inode, reason, needs, {});
+  return true;
 }
 
 bool Evictor::evict(const Candidate& candidate, const InodePtr& inode, DropReason reason,

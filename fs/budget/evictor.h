@@ -96,6 +96,8 @@ class Evictor {
   // What files that are being rewritten held before.
   void drop_all_replaced(std::vector<Need>& needs);
   void begin_walk(Clock::time_point now);
+  // To the first in the order: those that the walk has passed over are met again.
+  void go_back(Clock::time_point now);
   // False: it is at its end.
   bool walk_on(std::vector<Need>& needs);
   void note_young(const Candidate& candidate, std::uint32_t device);
@@ -105,8 +107,8 @@ class Evictor {
   bool is_in_use(const Candidate& sibling, Inode& inode);
   // The next that may go: of who has too much while there is one.
   std::optional<Candidate> next(const std::vector<Need>& needs);
-  // Evicts one, and the other files of its block (siblings.h).
-  void consider(const Candidate& candidate, std::vector<Need>& needs);
+  // Evicts one, and the other files of its block (siblings.h). False: it stays for now.
+  bool consider(const Candidate& candidate, std::vector<Need>& needs);
   // What it freed is taken from the need of its device. False: it stays.
   bool evict(const Candidate& candidate, const InodePtr& inode, DropReason reason,
              std::vector<Need>& needs, const std::function<bool(const SealedCopy&)>& wanted);
@@ -116,6 +118,8 @@ class Evictor {
   VictimWalk walk_;
   Clock::time_point walk_began_{};
   Clock::time_point walked_last_{};
+  Clock::time_point went_back_{};
+  std::size_t passed_ = 0;        // since then: they stayed for now
   Clock::duration walked_for_{};  // by this walk, without the time in between
   bool walked_all_ = false;       // it came to its end, and may have gone on from there
   bool walk_ended_ = false;

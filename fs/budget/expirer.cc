@@ -1,11 +1,13 @@
 #include "fs/budget/expirer.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <optional>
-#include <string_view>
 
 #include "backend/base/log.h"
 #include "fs/budget/find_victim.h"
+#include "fs/layout/layout.h"
 #include "fs/life/evict_file.h"
 #include "fs/order/name_record.h"
 
@@ -29,9 +31,8 @@ bool is_temporary(Core& core, InodeNumber inode) {
   constexpr std::size_t kNames = 64;
   const auto links = core.catalog.list_links(inode, kNames);
   return links.ok() && !links->empty() &&
-         std::all_of(links->begin(), links->end(), [](const auto& link) {
-           return link.second.find(".tmp") != std::string_view::npos;
-         });
+         std::all_of(links->begin(), links->end(),
+                     [](const auto& link) { return is_temporary_name(link.second); });
 }
 
 }  // namespace
@@ -41,6 +42,7 @@ Expirer::Expirer(Core& core)
 
 void Expirer::start() {
   thread_ = std::thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "kv-expire");
 }
 
 void Expirer::stop() {

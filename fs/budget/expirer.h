@@ -1,6 +1,6 @@
 // The expirer: a background thread that drops what nobody needs any more although there is room: files
 // that were not used for their time to live (user.kvcachefs.ttl), and what nobody has used for a day of
-// temporaries (`*.tmp*`) and of names whose bytes are on the pool alone.
+// temporaries (is_temporary_name()) and of names whose bytes are on the pool alone.
 //
 // It goes along the order of eviction from its old end to what is too young to have expired, some
 // thousand files a second, and begins again after a while. Never dropped: what an eviction never takes

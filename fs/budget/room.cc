@@ -49,6 +49,7 @@ Room room_of(const DeviceLimits& limits, const struct statvfs& below,
   const std::uint64_t reserve =
       std::min<std::uint64_t>(below.f_files / kInodeShare, kMostInodesKept);
   room.inodes = below.f_files == 0 ? INT64_MAX : minus(below.f_favail, reserve);
+  room.most_inodes = below.f_files - std::min(below.f_files, reserve);
   return room;
 }
 

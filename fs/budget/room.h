@@ -26,9 +26,10 @@ struct DeviceLimits {
 struct Room {
   // Bytes that files may have, without what the database has; never more than can be reached.
   std::uint64_t budget = 0;
-  std::int64_t bytes = 0;      // left of it; negative: over
-  std::int64_t inodes = 0;     // left on the filesystem below, above a reserve; negative: over
-  std::uint64_t min_free = 0;  // bytes of the filesystem that stay free
+  std::int64_t bytes = 0;   // left of it; negative: over
+  std::int64_t inodes = 0;  // left on the filesystem below, above a reserve; negative: over
+  std::uint64_t most_inodes = 0;  // files that may be there; 0: there is no such number
+  std::uint64_t min_free = 0;     // bytes of the filesystem that stay free
 };
 
 // `used`: bytes of the files there; nullopt: not known yet, and then only what is free below counts.

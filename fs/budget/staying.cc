@@ -22,7 +22,7 @@ std::int64_t part_of(std::uint64_t bound) noexcept {
 }  // namespace
 
 Staying::Staying(const std::vector<Tenant>& tenants, const TenantUses& uses,
-                 std::uint64_t budget) {
+                 std::uint64_t budget, std::uint64_t inode_bytes) {
   for (const Tenant& tenant : tenants) {
     if (!tenant.terms.quota) continue;
     Left& left = left_[tenant.slot];
@@ -32,8 +32,10 @@ Staying::Staying(const std::vector<Tenant>& tenants, const TenantUses& uses,
   const Accounts accounts(tenants, budget);
   if (!accounts.any_share() || budget == 0) return;
   slack_ = static_cast<std::int64_t>(budget / kSlackPart);
-  const Accounts::Bytes used =
-      accounts.used(uses, [](const TenantUse& use) { return use.stays(); });
+  const Accounts::Bytes used = accounts.used(uses, [inode_bytes](const TenantUse& use) {
+    const std::uint64_t by_inodes = use.staying_files * inode_bytes;
+    return use.open + std::max(use.stays() - use.open, by_inodes);
+  });
   for (std::size_t slot = 0; slot < left_.size(); ++slot) {
     const TenantSlot account = accounts.of(static_cast<TenantSlot>(slot));
     const std::uint64_t part = accounts.part_of(budget, account);

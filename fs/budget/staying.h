@@ -4,7 +4,9 @@
 // Two bounds. A quota is one: what stays cannot be evicted to get below it. The other is what
 // the others' shares promise them: where anybody has a share, a tenant may have as much of it
 // as its own share, and those without a share together what the shares leave. What is being
-// written goes or is sealed in a while, and may be some more than that.
+// written goes or is sealed in a while, and may be some more than that. Beside shares each file
+// that stays is at least as many bytes as the filesystems below have for an inode, or small ones
+// would take all of the inodes.
 #pragma once
 
 #include <array>
@@ -31,8 +33,10 @@ class Staying {
 
   // Nobody is bounded.
   Staying() = default;
-  // `budget`: of all devices.
-  Staying(const std::vector<Tenant>& tenants, const TenantUses& uses, std::uint64_t budget);
+  // `budget`: of all devices. `inode_bytes`: of it for each inode of the filesystems below; 0:
+  // they make inodes as they are needed.
+  Staying(const std::vector<Tenant>& tenants, const TenantUses& uses, std::uint64_t budget,
+          std::uint64_t inode_bytes = 0);
 
   [[nodiscard]] const Left& left(TenantSlot tenant) const noexcept { return left_[tenant]; }
   // Files that are being written may be that much more than the share.

@@ -18,16 +18,20 @@ void take(std::uint64_t& from, std::uint64_t bytes) noexcept { from -= std::min(
 void Usage::add_to(Sums& sums, const SealedCopy& copy) {
   if (copy.device >= sums.devices.size()) return;
   sums.marks.set(copy.object, {.kept = copy.kept, .tenant = copy.tenant});
-  for (Sealed* const sealed : {&sums.devices[copy.device], &sums.tenants[copy.tenant]})
+  for (Sealed* const sealed : {&sums.devices[copy.device], &sums.tenants[copy.tenant]}) {
     (copy.kept ? sealed->kept : sealed->evictable) += static_cast<std::int64_t>(copy.bytes);
+    if (copy.kept) ++sealed->kept_files;
+  }
 }
 
 // Who takes it away need not know why it was kept, or whose it was: its names may have gone.
 ObjectMark Usage::remove_from(Sums& sums, const SealedCopy& copy) {
   if (copy.device >= sums.devices.size()) return {};
   const ObjectMark mark = sums.marks.take(copy.object);
-  for (Sealed* const sealed : {&sums.devices[copy.device], &sums.tenants[mark.tenant]})
+  for (Sealed* const sealed : {&sums.devices[copy.device], &sums.tenants[mark.tenant]}) {
     (mark.kept ? sealed->kept : sealed->evictable) -= static_cast<std::int64_t>(copy.bytes);
+    if (mark.kept) --sealed->kept_files;
+  }
   return mark;
 }
 
@@ -82,6 +86,7 @@ void Usage::count(const Live& live) {
   device.ahead += live.ahead;
   live_of_[live.tenant] += live.bytes;
   if (live.settling) settling_of_[live.tenant] += live.bytes;
+  if (live.is_file && !live.settling) ++live_files_of_[live.tenant];
 }
 
 void Usage::discount(const Live& live) {
@@ -90,6 +95,7 @@ void Usage::discount(const Live& live) {
   take(device.ahead, live.ahead);
   take(live_of_[live.tenant], live.bytes);
   if (live.settling) take(settling_of_[live.tenant], live.bytes);
+  if (live.is_file && !live.settling) take(live_files_of_[live.tenant], 1);
 }
 
 void Usage::set_live(InodeNumber inode, std::uint32_t device, std::uint64_t bytes,
@@ -97,8 +103,14 @@ void Usage::set_live(InodeNumber inode, std::uint32_t device, std::uint64_t byte
   if (!knows(device)) return;
   Live& live = live_[inode];
   discount(live);
-  live = {.device = device, .bytes = bytes, .ahead = 0, .settling = false, .tenant = tenant};
+  live = {.device = device,
+          .bytes = bytes,
+          .ahead = 0,
+          .settling = false,
+          .tenant = tenant,
+          .is_file = true};
   count(live);
+  count_reserved(inode);
 }
 
 void Usage::made(InodeNumber inode, std::uint32_t device, TenantSlot tenant) {
@@ -125,6 +137,7 @@ void Usage::measured(InodeNumber inode, std::uint64_t bytes, std::uint64_t ahead
   live.bytes = bytes;
   live.ahead = ahead;
   count(live);
+  count_reserved(inode);
 }
 
 void Usage::set_settling(InodeNumber inode, bool settling) {
@@ -337,18 +350,49 @@ void Usage::end_walk() {
   walking_ = false;
 }
 
-void Usage::reserve(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes) {
+void Usage::reserve(InodeNumber inode, std::uint32_t device, TenantSlot tenant,
+                    std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (knows(device))
-    count(Live{
-        .device = device, .bytes = bytes, .ahead = 0, .settling = false, .tenant = tenant});
+  if (!knows(device)) return;
+  const auto [at, is_new] = reserved_.try_emplace(inode);
+  Reserved& reserved = at->second;
+  if (is_new) {
+    reserved.device = device;
+    reserved.tenant = tenant;
+    if (const auto live = live_.find(inode); live != live_.end())
+      reserved.base = live->second.bytes;
+  }
+  reserved.bytes += bytes;
+  count_reserved(inode);
 }
 
-void Usage::give_back(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes) {
+void Usage::give_back(InodeNumber inode, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (knows(device))
-    discount(Live{
-        .device = device, .bytes = bytes, .ahead = 0, .settling = false, .tenant = tenant});
+  const auto at = reserved_.find(inode);
+  if (at == reserved_.end()) return;
+  Reserved& reserved = at->second;
+  // It has them by now, or nobody is about to take them any more: count_reserved() sees which.
+  reserved.base += bytes;
+  take(reserved.bytes, bytes);
+  count_reserved(inode);
+  if (reserved.bytes == 0) reserved_.erase(at);
+}
+
+void Usage::count_reserved(InodeNumber inode) {
+  const auto at = reserved_.find(inode);
+  if (at == reserved_.end()) return;
+  Reserved& reserved = at->second;
+  const auto live = live_.find(inode);
+  const std::uint64_t has = live == live_.end() ? reserved.base : live->second.bytes;
+  reserved.base = std::min(reserved.base, has);
+  const std::uint64_t expected = reserved.base + reserved.bytes;
+  const std::uint64_t more = expected - std::min(expected, has);
+  Device& device = devices_[reserved.device];
+  take(device.live, reserved.counted);
+  take(live_of_[reserved.tenant], reserved.counted);
+  device.live += more;
+  live_of_[reserved.tenant] += more;
+  reserved.counted = more;
 }
 
 UsageSums Usage::on(std::uint32_t device) const {
@@ -380,13 +424,16 @@ TenantUses Usage::by_tenant() const {
     out[slot].live = live_of_[slot];
     out[slot].settling = std::min(settling_of_[slot], live_of_[slot]);
     out[slot].open = open_of_[slot];
+    out[slot].staying_files = live_files_of_[slot];
     if (complete_) {
       const std::uint64_t cache = not_below_zero(sums_.tenants[slot].evictable);
       out[slot].open = std::min(out[slot].open, cache);
       out[slot].evictable = cache - out[slot].open;
       out[slot].kept = not_below_zero(sums_.tenants[slot].kept);
+      out[slot].staying_files += not_below_zero(sums_.tenants[slot].kept_files);
     } else if (walking_) {
       out[slot].kept = not_below_zero(next_.tenants[slot].kept);
+      out[slot].staying_files += not_below_zero(next_.tenants[slot].kept_files);
     }
   }
   return out;

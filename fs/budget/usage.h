@@ -71,8 +71,9 @@ struct TenantUse {
   std::uint64_t evictable = 0;
   std::uint64_t open = 0;
   std::uint64_t kept = 0;
-  std::uint64_t live = 0;      // also what is settling
-  std::uint64_t settling = 0;  // of that: it can be evicted in a moment
+  std::uint64_t live = 0;           // also what is settling
+  std::uint64_t settling = 0;       // of that: it can be evicted in a moment
+  std::uint64_t staying_files = 0;  // how many are kept, or live and not settling
   [[nodiscard]] std::uint64_t all() const noexcept { return evictable + open + kept + live; }
   [[nodiscard]] std::uint64_t stays() const noexcept { return open + kept + live - settling; }
 };
@@ -117,10 +118,10 @@ class Usage {
   std::vector<std::pair<InodeNumber, ObjectId>> still_leaving();
   // A live one did, and nobody has it open.
   void live_nameless(InodeNumber inode, ObjectId object);
-  // Counts as live, until the same is given back, the bytes that a call is about to take. No
-  // lock is needed.
-  void reserve(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes);
-  void give_back(std::uint32_t device, TenantSlot tenant, std::uint64_t bytes);
+  // Counts as live, until the same is given back, the bytes (not 0) that a call is about to take
+  // for the inode. Growth that is measured meanwhile is a part of them. No lock is needed.
+  void reserve(InodeNumber inode, std::uint32_t device, TenantSlot tenant, std::uint64_t bytes);
+  void give_back(InodeNumber inode, std::uint64_t bytes);
   // A backing file was unlinked, the inode's own or one that a rewrite replaced (no lock is needed).
   void reaped(InodeNumber inode, ObjectId object);
   void reaped_object(ObjectId object);
@@ -160,6 +161,15 @@ class Usage {
     std::uint64_t ahead = 0;
     bool settling = false;
     TenantSlot tenant = 0;
+    bool is_file = false;  // it has an inode below
+  };
+  // Room that calls are about to take for one inode, until they have given back all of it.
+  struct Reserved {
+    std::uint32_t device = 0;
+    TenantSlot tenant = 0;
+    std::uint64_t bytes = 0;    // that they asked for
+    std::uint64_t base = 0;     // that the inode had without them
+    std::uint64_t counted = 0;  // as live, beside those that the inode has
   };
   struct Leaving {
     std::uint32_t device = 0;
@@ -179,6 +189,7 @@ class Usage {
   struct Sealed {
     std::int64_t evictable = 0;
     std::int64_t kept = 0;
+    std::int64_t kept_files = 0;
   };
   // What a walk makes anew.
   struct Sums {
@@ -205,6 +216,8 @@ class Usage {
   void discount(const Live& live);
   void set_live(InodeNumber inode, std::uint32_t device, std::uint64_t bytes,
                 TenantSlot tenant);
+  // The bytes that an inode has were measured, or those reserved for it have changed.
+  void count_reserved(InodeNumber inode);
   [[nodiscard]] bool knows(std::uint32_t device) const noexcept {
     return device < devices_.size();
   }
@@ -223,11 +236,13 @@ class Usage {
   mutable std::mutex mutex_;
   // Under mutex_.
   std::vector<Device> devices_;
-  std::array<std::uint64_t, order::kGroups> live_of_{};      // bytes, by tenant
-  std::array<std::uint64_t, order::kGroups> settling_of_{};  // the same, of these
-  std::array<std::uint64_t, order::kGroups> open_of_{};      // the same, of what is open
+  std::array<std::uint64_t, order::kGroups> live_of_{};        // bytes, by tenant
+  std::array<std::uint64_t, order::kGroups> settling_of_{};    // the same, of these
+  std::array<std::uint64_t, order::kGroups> live_files_of_{};  // those that are not settling
+  std::array<std::uint64_t, order::kGroups> open_of_{};        // the same, of what is open
   std::unordered_map<ObjectId, Open> open_;
   std::unordered_map<InodeNumber, Live> live_;
+  std::unordered_map<InodeNumber, Reserved> reserved_;
   std::unordered_map<ObjectId, Leaving> leaving_;
   Sums sums_;  // of the last walk that ended, and of the steps since
   Sums next_;  // of the walk under way

@@ -92,7 +92,7 @@ Result<void> Check::check_seal(InodeNumber number, InodeRecord& record, Tier& ti
     TRY(drop_names(number, record));
     return setup_.repair ? tier.quarantine(record.object) : Result<void>{};
   };
-  const Result<UniqueFd> fd = tier.open(record.object, O_RDONLY);
+  const Result<UniqueFd> fd = tier.open(record.object, kOwnRead);
   struct stat now {};
   if (!fd.ok() || ::fstat(fd->get(), &now) != 0) {
     unsolved(fmt::format("file {} (object {}) cannot be opened", number, record.object),

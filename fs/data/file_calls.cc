@@ -12,6 +12,7 @@
 #include "backend/allocated.h"
 #include "backend/base/log.h"
 #include "fs/data/files.h"
+#include "fs/known/task_ending.h"
 #include "fs/life/check_kept.h"
 #include "fs/life/give_up_bytes.h"
 #include "fs/life/page_cache.h"
@@ -83,7 +84,7 @@ Result<void> Files::strip_on_write(OpenFile& file, const Caller& caller) {
   if (!TRY(strip_privileges(core_, inode.number, next, caller, false, edit))) return {};
   next.ctime = file_clock_now();
   TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
-  if (core_.notifications != nullptr) core_.notifications->invalidate_attributes(inode.number);
+  make_kernel_ask(inode);
   return {};
 }
 
@@ -112,7 +113,7 @@ Result<std::size_t> Files::write(OpenFile& file, std::span<const std::byte> data
     if (put < 0 && done > 0) break;
     if (put < 0) {
       const Error failed = fail_errno("write");
-      if (is_of_disk(failed.code)) poison(*file.inode, failed.code);
+      if (is_of_disk(failed.code)) give_up_store(file, failed.code);
       return failed;
     }
     done += static_cast<std::size_t>(put);
@@ -152,7 +153,7 @@ Result<void> Files::check_room(OpenFile& file, int fd, std::uint64_t offset,
   const Result<void> grows = check_growth(*file.inode);
   if (grows.ok()) return {};
   if (TRY(unallocated_bytes(fd, offset, length)) == 0) return {};
-  poison(*file.inode, grows.error().code);
+  give_up_store(file, grows.error().code);
   return grows;
 }
 
@@ -160,6 +161,25 @@ Result<void> Files::check_room(OpenFile& file, int fd, std::uint64_t offset,
 // itself.
 void Files::poison(Inode& inode, int code) {
   const std::lock_guard lock(inode.mutex);
+  poison_locked(inode, code);
+}
+
+// The same of what this open file stores, also where a duplicate of its descriptor was closed before, which has published
+// what was there then.
+void Files::give_up_store(const OpenFile& file, int code) {
+  Inode& inode = *file.inode;
+  const std::lock_guard lock(inode.mutex);
+  poison_locked(inode, code);
+  const bool is_published =
+      inode.record.state == DataState::kPublished || inode.record.state == DataState::kMutable;
+  if (!is_published || !file.makes || inode.write_opens != file.write_open ||
+      inode.record.object != file.object)
+    return;
+  inode.write_errno = code;
+  inode.torn_object.store(file.object);
+}
+
+void Files::poison_locked(Inode& inode, int code) {
   if (inode.record.state != DataState::kUnpublished) return;
   if (const Result<void> marked = kvcachefs::poison(core_, inode, code); !marked.ok()) {
     inode.record.flags |= kInodePoisoned;
@@ -296,26 +316,46 @@ Result<void> Files::keep_safe(InodeNumber number) {
   return keep_safe(*inode, fd.get(), object);
 }
 
-Result<bool> Files::is_empty(Inode& inode) {
+// A shell that redirects closes a duplicate of its descriptor before anything is written, as dd does: what is empty is whole
+// at its last close, and until then it is none whose writing can fail unseen. What a rewrite replaces goes with that.
+Result<bool> Files::is_empty_store(Inode& inode) {
+  if (inode.record.state != DataState::kUnpublished ||
+      (inode.record.flags & kInodePoisoned) != 0)
+    return false;
   Tier* tier = TRY(core_.devices->of(inode));
   return TRY(tier->status(inode.record.object)).st_size == 0;
 }
 
-// Who opens a prefix file under its hash may close a duplicate of his descriptor before he writes
-// anything: a shell does when it redirects. What is empty is whole at the last close.
-Result<bool> Files::is_empty_and_unfinished(Inode& inode) {
-  const std::lock_guard lock(inode.mutex);
-  if ((inode.record.flags & kInodeFirstWriter) == 0 || is_final(inode.record)) return false;
-  return is_empty(inode);
+// Of a file that is about to be published, or was changed since its last close. Not what an application has synced, or
+// changes in its place: that is as on any filesystem, but for a block, which is whole or a miss.
+Result<bool> Files::is_half_stored(const OpenFile& file) {
+  Inode& inode = *file.inode;
+  const InodeRecord& record = inode.record;
+  // What others write as well is published by their closes.
+  if (record.object != file.object || record.nlink == 0 || inode.writers > 1) return false;
+  // What others have open, and nobody has written to, may be a lock.
+  if (record.state == DataState::kUnpublished)
+    return record.previous_object != kNoObject || inode.opens == 1 ||
+           !TRY(is_empty_store(inode));
+  const bool is_block = inode.block.load(std::memory_order_relaxed) != 0;
+  if ((record.flags & kInodeFsynced) != 0 || !(file.makes || is_block) ||
+      inode.write_opens != file.write_open || !is_unsealed(record.state))
+    return false;
+  Tier* tier = TRY(core_.devices->of(inode));
+  return stamp_of(TRY(tier->status(record.object))) != record.stamp;
 }
 
-// A shell closes a duplicate of its descriptor before anything is written: what the file was goes when there is something else,
-// or at its last close.
-Result<bool> Files::is_empty_rewrite(Inode& inode) {
-  if (inode.record.state != DataState::kUnpublished ||
-      inode.record.previous_object == kNoObject || (inode.record.flags & kInodePoisoned) != 0)
-    return false;
-  return is_empty(inode);
+// The kernel closes what a task leaves open that ends: half of a block is not stored by that, but what a task leaves that says that all
+// went well is whole, as in "(a; b) > FILE". What no layout knows is as on any filesystem, unless the task was killed: programs
+// that are told to end leave their logs open, and pipelines their output.
+Result<bool> Files::is_left_behind(OpenFile& file, const Caller& caller) {
+  {
+    const std::lock_guard lock(file.inode->mutex);
+    if (!TRY(is_half_stored(file))) return false;
+  }
+  const TaskEnding ending = ending_of(caller.pid);
+  const bool is_block = file.inode->block.load(std::memory_order_relaxed) != 0;
+  return is_block ? ending.has_failed() : ending.was_killed();
 }
 
 // Published: from here on it may be evicted, and must be known to who does that.
@@ -360,15 +400,19 @@ Result<void> Files::flush(OpenFile& file, const Caller& caller) {
   note_closing(file, true);
   TRY(check_given_up(core_, *file.inode));
   if (is_another_process(caller, file.opener)) return {};
-  if (TRY(is_empty_and_unfinished(*file.inode))) return {};
+  if (TRY(is_left_behind(file, caller))) {
+    give_up_store(file, kWriterEnded);
+    return {};
+  }
   Inode& inode = *file.inode;
+  std::unique_lock look(inode.mutex);
+  const bool is_empty = TRY(is_empty_store(inode));
+  look.unlock();
   const bool waits = inode.close_waits.load(std::memory_order_relaxed);
+  if (is_empty && !waits) return {};
   if (waits) {
     const auto descriptor = TRY(file.descriptor());
     const int fd = descriptor.get();
-    std::unique_lock lock(inode.mutex);
-    const bool is_empty = TRY(is_empty_rewrite(inode));
-    lock.unlock();
     if (is_empty) return bring_to_disk(inode, fd, file.object);
     TRY(keep_safe(inode, fd, file.object));
   } else {
@@ -408,23 +452,8 @@ Result<void> Files::fallocate(OpenFile& file, int mode, std::uint64_t offset,
   const int fd = descriptor.get();
   TRY(strip_on_write(file, caller));
   const bool takes = (mode & FALLOC_FL_PUNCH_HOLE) == 0;
-  std::optional<Reservation> room;
-  if (takes) {
-    struct stat backing {};
-    if (::fstat(fd, &backing) != 0) return fail_errno("status of a backing file");
-    std::optional<std::uint32_t> device;
-    // The bytes that the disk has set aside for it become its own.
-    std::uint64_t taken = 0;
-    {
-      const std::lock_guard lock(file.inode->mutex);
-      device = file.inode->device;
-      taken = allocated_bytes(backing) - written_bytes(*file.inode, backing);
-    }
-    taken = std::min(length, taken + TRY(unallocated_bytes(fd, offset, length)));
-    if (device && taken > 0)
-      room.emplace(TRY(core_.budget.reserve(*device, file.inode->tenant.load(), taken,
-                                            std::chrono::steady_clock::now())));
-  }
+  const std::optional<Reservation> room =
+      takes ? TRY(take_room(*file.inode, fd, offset, length, length)) : std::nullopt;
   while (::fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0) {
     if (errno != EINTR) return fail_errno("fallocate");
   }
@@ -435,6 +464,27 @@ Result<void> Files::fallocate(OpenFile& file, int mode, std::uint64_t offset,
   file.inode->allocated_end = std::max(file.inode->allocated_end, offset + length);
   if (::fstat(fd, &backing) == 0) core_.budget.measured(*file.inode, backing);
   return {};
+}
+
+// Room for what a call is about to take of a range of the file, `most` of it at most.
+Result<std::optional<Reservation>> Files::take_room(Inode& inode, int fd, std::uint64_t offset,
+                                                    std::uint64_t length, std::uint64_t most) {
+  struct stat backing {};
+  if (::fstat(fd, &backing) != 0) return fail_errno("status of a backing file");
+  std::optional<std::uint32_t> device;
+  // The bytes that the disk has set aside for it become its own.
+  std::uint64_t taken = 0;
+  {
+    const std::lock_guard lock(inode.mutex);
+    device = inode.device;
+    taken = allocated_bytes(backing) - written_bytes(inode, backing);
+  }
+  taken = std::min(most, taken + TRY(unallocated_bytes(fd, offset, length)));
+  std::optional<Reservation> room;
+  if (device && taken > 0)
+    room.emplace(
+        TRY(core_.budget.reserve(inode, *device, taken, std::chrono::steady_clock::now())));
+  return room;
 }
 
 Result<std::uint64_t> Files::seek(OpenFile& file, std::uint64_t offset, int whence) {
@@ -468,12 +518,23 @@ Result<std::uint64_t> Files::copy_range(OpenFile& from, std::uint64_t from_offse
   const int in = descriptor_in.get();
   const int out = descriptor_out.get();
   TRY(strip_on_write(to, caller));
-  TRY(check_room(to, out, to_offset, std::min(length, kMostCopiedAtOnce)));
+  length = std::min(length, kMostCopiedAtOnce);
+  TRY(check_room(to, out, to_offset, length));
+  // So many bytes at once are more than the looks at what grows would see in time.
+  const std::uint64_t data = length - TRY(unallocated_bytes(in, from_offset, length));
+  const auto room = take_room(*to.inode, out, to_offset, length, data);
+  if (!room.ok()) {
+    give_up_store(to, room.error().code);
+    return room.error();
+  }
   off_t in_at = static_cast<off_t>(from_offset);
   off_t out_at = static_cast<off_t>(to_offset);
-  const ssize_t copied =
-      ::copy_file_range(in, &in_at, out, &out_at, std::min(length, kMostCopiedAtOnce), 0);
+  const ssize_t copied = ::copy_file_range(in, &in_at, out, &out_at, length, 0);
   if (copied < 0) return fail_errno("copy_file_range");
+  // Before the reservation ends.
+  struct stat backing {};
+  const std::lock_guard lock(to.inode->mutex);
+  if (::fstat(out, &backing) == 0) core_.budget.measured(*to.inode, backing);
   return static_cast<std::uint64_t>(copied);
 }
 

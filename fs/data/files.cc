@@ -10,6 +10,7 @@
 #include "fs/life/drop.h"
 #include "fs/life/is_mapped.h"
 #include "fs/life/states.h"
+#include "fs/life/torn.h"
 #include "fs/names/attrs.h"
 #include "fs/node/attributes.h"
 
@@ -130,6 +131,14 @@ void Files::undo_rewrite(Inode& inode) {
   if (core_.on_orphan_object) core_.on_orphan_object();
 }
 
+// What it shows from here on is not what the kernel remembers: a store through a mapping, for
+// one, tells the kernel nothing of the file's times. The caller holds the lock.
+void Files::make_kernel_ask(Inode& inode) {
+  if (inode.is_remembered.exchange(false, std::memory_order_relaxed) &&
+      core_.notifications != nullptr)
+    core_.notifications->invalidate_attributes_at_once(inode.number);
+}
+
 Result<UniqueFd> Files::truncate_at_open(Inode& inode, Tier& tier, int flags,
                                          const Caller& caller) {
   {
@@ -138,6 +147,7 @@ Result<UniqueFd> Files::truncate_at_open(Inode& inode, Tier& tier, int flags,
     if (TRY(strip_privileges(core_, inode.number, next, caller, false, edit))) {
       next.ctime = file_clock_now();
       TRY(commit_record(core_, inode, std::move(next), std::move(edit)));
+      make_kernel_ask(inode);
     }
   }
   const bool published =
@@ -416,7 +426,11 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, Prepared pre
       inode->danger_at_open = core_.budget.danger(*inode->device);
     }
     ++inode->writers;
+    if ((flags & O_ACCMODE) == O_RDWR && core_.passthrough()) inode->may_be_stored_to = true;
+    make_kernel_ask(*inode);
     inode->write_opens = 1 + core_.write_opens.fetch_add(1);
+    file->write_open = inode->write_opens;
+    file->makes = inode->record.state == DataState::kUnpublished;
   }
   return enter(std::move(file), lock);
 }
@@ -531,6 +545,8 @@ void Files::release(OpenFile& file) {
   if (last == nullptr) return;
   Inode& inode = *last->inode;
   bool seal = false;
+  bool torn = false;
+  bool abandoned = false;
   bool drop_pages = false;
   {
     const std::lock_guard lock(inode.mutex);
@@ -550,8 +566,8 @@ void Files::release(OpenFile& file) {
       if (inode.writers == 0 && inode.record.nlink > 0) {
         // What was stored after the last FLUSH (through a mapping, or a duplicate of the
         // descriptor) counts too; and when no FLUSH was the opener's, this is the close.
-        // An empty rewrite that was closed (flush()) was brought to the disk, and is published here.
-        const Result<bool> is_emptied = is_empty_rewrite(inode);
+        // An empty file that was closed (flush()) was brought to the disk, and is published here.
+        const Result<bool> is_emptied = is_empty_store(inode);
         const bool is_on_disk =
             is_emptied.ok() && *is_emptied && inode.on_disk.object == inode.record.object;
         if (const Result<void> stamped =
@@ -561,13 +577,40 @@ void Files::release(OpenFile& file) {
                    stamped.error().code);
         }
         seal = is_unsealed(inode.record.state);
+        torn = is_torn(inode);
+        abandoned = inode.is_going() && inode.is_abandoned();
       }
     }
   }
+  if (torn) drop_torn_file(inode);
+  if (abandoned) drop_abandoned(inode);
   if (drop_pages && core_.notifications != nullptr)
     core_.notifications->invalidate_data(inode.number);
   if (last->writable()) store_done(inode);
   if (seal && core_.on_unwritten) core_.on_unwritten(inode.number);
+}
+
+void Files::drop_torn_file(Inode& inode) {
+  if (const Result<void> dropped = drop_torn(core_, inode); !dropped.ok())
+    log_error("torn file not dropped inode={} errno={}", inode.number, dropped.error().code);
+}
+
+// What somebody still reads is left to the sealer, which finds that its writing has failed.
+void Files::drop_abandoned(Inode& inode) {
+  const auto drop = [&]() -> Result<void> {
+    {
+      const std::lock_guard lock(inode.mutex);
+      if (TRY(take_back_failed(core_, inode)) || inode.record.previous_object != kNoObject)
+        return {};
+    }
+    return drop_names(core_, inode.number, DropReason::kAbandoned, {},
+                      {.may_go = [](const Inode& now) -> Result<bool> {
+                        return now.is_going() && now.is_abandoned() && now.writers == 0;
+                      }});
+  };
+  if (const Result<void> dropped = drop(); !dropped.ok())
+    log_error("abandoned file not dropped inode={} errno={}", inode.number,
+              dropped.error().code);
 }
 
 // The kernel goes on writing for who has it open.
@@ -584,6 +627,7 @@ void Files::release_all() {
     const std::lock_guard lock(open_mutex_);
     open.swap(open_);
   }
+  std::vector<InodePtr> torn;
   for (const auto& [file, owner] : open) {
     const std::lock_guard lock(file->inode->mutex);
     count_closed(*file);
@@ -595,7 +639,9 @@ void Files::release_all() {
     if (const Result<void> noted = note_left_open(*file->inode); !noted.ok())
       log_warn("left open inode={} errno={}: counts as damaged when it grows",
                file->inode->number, noted.error().code);
+    if (is_torn(*file->inode)) torn.push_back(file->inode);
   }
+  for (const InodePtr& inode : torn) drop_torn_file(*inode);
 }
 
 }  // namespace kvcachefs

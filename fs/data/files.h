@@ -95,21 +95,28 @@ class Files {
   // The descriptor of a new object, where it made one.
   Result<UniqueFd> truncate_at_open(Inode& inode, Tier& tier, int flags, const Caller& caller);
   Result<UniqueFd> start_rewrite(Inode& inode, const Caller& caller);
+  void make_kernel_ask(Inode& inode);
   void undo_rewrite(Inode& inode);
   Result<void> note_left_open(Inode& inode);
   Result<int> backing_id_of(Inode& inode, Tier& tier, int fd);
   // Keeps OpenFile::is_closing and Inode::closing.
   static void note_closing(OpenFile& file, bool is_closing);
   Result<void> strip_on_write(OpenFile& file, const Caller& caller);
-  Result<bool> is_empty_and_unfinished(Inode& inode);
+  Result<bool> is_left_behind(OpenFile& file, const Caller& caller);
   // The caller holds the inode's lock.
-  Result<bool> is_empty(Inode& inode);
-  Result<bool> is_empty_rewrite(Inode& inode);
+  Result<bool> is_half_stored(const OpenFile& file);
+  Result<bool> is_empty_store(Inode& inode);
   Result<void> check_unfinished(Inode& inode);
   Result<void> check_growth(Inode& inode);
   Result<void> note_growth(Inode& inode, int fd, std::uint64_t length);
+  Result<std::optional<Reservation>> take_room(Inode& inode, int fd, std::uint64_t offset,
+                                               std::uint64_t length, std::uint64_t most);
   Result<void> check_room(OpenFile& file, int fd, std::uint64_t offset, std::uint64_t length);
+  void give_up_store(const OpenFile& file, int code);
   void poison(Inode& inode, int code);
+  void poison_locked(Inode& inode, int code);
+  void drop_torn_file(Inode& inode);
+  void drop_abandoned(Inode& inode);
   Result<void> sync_change(Inode& inode);
   void store_done(Inode& inode);
   static Result<std::optional<std::uint32_t>> device_of(Inode& inode);

@@ -10,7 +10,7 @@ Offers negotiate(fuse_conn_info& connection, const Wishes& wishes) noexcept {
   want_capability(connection, FUSE_CAP_READDIRPLUS);
   want_capability(connection, FUSE_CAP_READDIRPLUS_AUTO);
   want_capability(connection, FUSE_CAP_NO_OPENDIR_SUPPORT);
-  want_capability(connection, FUSE_CAP_CACHE_SYMLINKS);
+  if (wishes.remembers_symlinks) want_capability(connection, FUSE_CAP_CACHE_SYMLINKS);
   // Node ids are for ever, so that file handles (NFS, open_by_handle_at) survive forgetting and
   // remounting.
   want_capability(connection, FUSE_CAP_EXPORT_SUPPORT);

@@ -14,6 +14,8 @@ struct Wishes {
   // The mount can be mounted once more with other ids. Requests then do not say who calls
   // (caller_ids.h).
   bool idmap = false;
+  // The kernel may answer readlink: not where each one moves an access time.
+  bool remembers_symlinks = true;
   // The first device is on a stacked filesystem (overlayfs): ours then cannot be stacked upon
   // itself.
   bool stacked_backing = false;

@@ -83,12 +83,13 @@ void op_setattr(fuse_req_t request, fuse_ino_t inode, struct stat* attributes, i
   }
   const auto disk = look_or(
       reply, [inode](Volume& volume) { return volume.disk_of(inode); }, kNoDisk);
+  // A file in very many pieces takes long to cut.
   run_change(
       std::move(reply),
       [inode, change, file, caller](Reply& answer) {
         answer_attributes(answer, answer.volume().set_attributes(inode, change, file, caller));
       },
-      disk);
+      disk, change.size ? NoPlace::kAskAgain : NoPlace::kHere);
 }
 
 void op_statfs(fuse_req_t request, fuse_ino_t inode) noexcept {

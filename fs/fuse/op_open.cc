@@ -79,15 +79,33 @@ void op_tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode,
              });
 }
 
+// The kernel waits for nothing that follows the answer, and counts it among those that it sends
+// in the background (fuse_file_put(), fs/fuse/file.c): those of a disk that takes no writes must
+// not keep reads of others from being sent. So what waits comes after the answer.
 void op_release(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kRelease);
+  OperationContext& context = reply.context();
   OpenFile& file = *reply.file(info);
   const auto at_once = [&file](Volume& volume) { return volume.release_at_once(file); };
   if (look_or(reply, at_once, false)) return reply.ok();
-  run_change(std::move(reply), [&file](Reply& answer) {
-    answer.volume().release(file);
-    answer.ok();
-  });
+  const std::uint32_t user = caller_of(request).uid;
+  const auto disk = reply.volume().disk_of(file);
+  context.parked.fetch_add(1);
+  reply.ok();
+  const auto release = [&context, &file] {
+    context.volume->release(file);
+    context.parked.fetch_sub(1);
+  };
+  if (!context.is_ring) {
+    const OwnChange own(context);
+    if (own.may()) return release();
+  }
+  // As many wait at most as there are open files; none at the end, when workers go.
+  FairPool* const workers = change_workers(context);
+  const Kind kind = disk ? Kind::kOfDisk : Kind::kAny;
+  if (context.parked_limit.load() == 0 || workers == nullptr ||
+      !workers->try_post(party_of(user, kind, disk.value_or(0)), release))
+    release();
 }
 
 }  // namespace kvcachefs

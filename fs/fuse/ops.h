@@ -5,6 +5,8 @@
 // for a disk that takes no writes.
 #pragma once
 
+#include <chrono>
+#include <future>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -19,10 +21,22 @@ namespace kvcachefs {
 
 // Calls of one user that do not wait for each other, though they are in one pool. kOfDisk: those
 // about files of one disk; last, for each disk counts from there on.
-enum class Kind : std::uint8_t { kAny, kRead, kOfDisk };
+enum class Kind : std::uint8_t { kAny, kRead, kLook, kOfDisk };
 [[nodiscard]] constexpr std::uint64_t party_of(std::uint32_t user, Kind kind,
                                                std::uint32_t disk = 0) noexcept {
   return user | (static_cast<std::uint64_t>(kind) + disk) << 32;
+}
+
+// A worker does `work(reply)` for a call that is counted in `parked`, and counts it down.
+template <class Work>
+void post_counted(Reply&& reply, FairPool& workers, std::uint64_t party, Work work) {
+  OperationContext& context = reply.context();
+  auto shared = std::make_shared<Reply>(std::move(reply));
+  const auto task = [&context, shared, work = std::move(work)] {
+    work(*shared);
+    context.parked.fetch_sub(1);
+  };
+  if (!workers.try_post(party, task)) task();
 }
 
 // Runs `work(reply)` on a worker, for calls that may wait. `quarters` of what may be parked are
@@ -42,12 +56,7 @@ template <class Work>
     return false;
   }
   reply.park(std::move(place));
-  auto shared = std::make_shared<Reply>(std::move(reply));
-  const auto task = [&context, shared, work = std::forward<Work>(work)] {
-    work(*shared);
-    context.parked.fetch_sub(1);
-  };
-  if (!workers.try_post(party_of(user, kind, disk), task)) task();
+  post_counted(std::move(reply), workers, party_of(user, kind, disk), std::forward<Work>(work));
   return true;
 }
 
@@ -57,12 +66,11 @@ void go_on(Reply&& reply, FairPool& workers, Work work) {
   OperationContext& context = reply.context();
   const std::uint32_t user = caller_of(reply.request()).uid;
   context.parked.fetch_add(1);
-  auto shared = std::make_shared<Reply>(std::move(reply));
-  const auto task = [&context, shared, work = std::move(work)] {
-    work(*shared);
-    context.parked.fetch_sub(1);
-  };
-  if (!workers.try_post(user, task)) task();
+  post_counted(std::move(reply), workers, user, std::move(work));
+}
+
+inline void ask_again(Reply& reply) noexcept {
+  reply.error(fail(EINTR, "too many wait for the disk"));
 }
 
 // For calls that may wait for a disk, that one (Volume::disk_of()) or whatever they need. Who
@@ -71,26 +79,159 @@ void go_on(Reply&& reply, FairPool& workers, Work work) {
 template <class Work>
 void run_slowly(Reply reply, std::optional<std::uint32_t> disk, Work work) {
   if (!run_parked(reply, reply.context().slow_calls->of(disk), 4, std::move(work)))
-    reply.error(fail(EINTR, "too many wait for the disk"));
+    ask_again(reply);
 }
 
 constexpr std::optional<std::uint32_t> kNoDisk;
 
-// For calls that change a name, a record or a local file: they end at once, but on a disk that
-// takes no writes, where each waits as long as that lasts. Where its user has so many of them
-// on their way that no place is left, it is done here as long as the disks are well; else it is
-// refused. `disk`: of the file that it is about; its calls wait for no others.
-template <class Work>
-void run_change(Reply reply, Work work, std::optional<std::uint32_t> disk = kNoDisk) {
+// A change that a thread which reads /dev/fuse does itself, while this lives: enough others
+// must be left to read (kMostReaders, session.cc).
+class OwnChange {
+ public:
+  explicit OwnChange(OperationContext& context) noexcept
+      : count_(context.changes_of_readers), may_(count_.fetch_add(1) < kMost) {}
+  ~OwnChange() { count_.fetch_sub(1); }
+  OwnChange(const OwnChange&) = delete;
+  OwnChange& operator=(const OwnChange&) = delete;
+  [[nodiscard]] bool may() const noexcept { return may_; }
+
+ private:
+  static constexpr std::size_t kMost = 64;
+  std::atomic<std::size_t>& count_;
+  const bool may_;
+};
+
+// The workers of what changes something, or has to wait for who does. Null: there are none.
+[[nodiscard]] inline FairPool* change_workers(OperationContext& context) noexcept {
+  return context.is_ring ? context.change_calls->of_this_thread()
+                         : context.change_calls->of_readers();
+}
+
+// Where a call is to run that may have to wait.
+enum class Placed : std::uint8_t {
+  kParked,   // a worker does it, and the place is the reply's
+  kBeyond,   // the same, and this thread waits for it (Ended::wait_beyond())
+  kHere,     // the mount ends: this thread does it
+  kRefused,  // too many wait for a disk that does not answer
+  kNone,     // no place has become free in time
+};
+
+// For a call of which a worker is to do what the user has no place for any more, so that nothing
+// that may wait runs on a thread that others' requests come by. That thread waits for a place
+// itself, so that nobody sends more meanwhile: for a second, and not once more within ten where
+// none has come. Where `is_stuck()`, of the disk that the call needs, it is refused. After kParked
+// and kBeyond the caller counts `parked` down when it has answered.
+template <class IsStuck>
+[[nodiscard]] Placed find_place(Reply& reply, IsStuck is_stuck) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds kPatience{1};
+  constexpr std::chrono::seconds kPatienceAgain{10};
+  constexpr std::chrono::milliseconds kBetweenLooks{50};
+  thread_local std::optional<Clock::time_point> waited_in_vain;
   OperationContext& context = reply.context();
-  if (!context.is_ring) return work(reply);
-  FairPool* const workers = context.change_calls->of_this_thread();
-  const Kind kind = disk ? Kind::kOfDisk : Kind::kAny;
-  if (workers != nullptr && run_parked(reply, *workers, 4, work, kind, disk.value_or(0)))
-    return;
-  if (disk ? reply.volume().is_stuck(*disk) : reply.volume().is_stalled())
-    return reply.error(fail(EIO, "too many wait for a disk that does not answer"));
-  work(reply);
+  Parking& parking = Parking::of_this_thread();
+  const std::uint32_t user = caller_of(reply.request()).uid;
+  // As run_parked() does.
+  context.parked.fetch_add(1);
+  const auto not_parked = [&context](Placed placed) {
+    context.parked.fetch_sub(1);
+    return placed;
+  };
+  const auto park = [&reply](Parking::Place&& place, Placed placed) {
+    reply.park(std::move(place));
+    return placed;
+  };
+  // Mostly there is one.
+  if (Parking::Place place = parking.enter(user, context.parked_limit.load()))
+    return park(std::move(place), Placed::kParked);
+  const Clock::time_point came = Clock::now();
+  while (true) {
+    const std::uint64_t seen = parking.leaves();
+    const std::size_t most = context.parked_limit.load();
+    if (Parking::Place place = parking.enter(user, most))
+      return park(std::move(place), Placed::kParked);
+    if (most == 0) return not_parked(Placed::kHere);
+    if (is_stuck()) return not_parked(Placed::kRefused);
+    if (Parking::Place place = parking.enter_beyond(context.beyond_limit.load()))
+      return park(std::move(place), Placed::kBeyond);
+    const Clock::time_point now = Clock::now();
+    if (waited_in_vain && now - *waited_in_vain < kPatienceAgain)
+      return not_parked(Placed::kNone);
+    if (now - came >= kPatience) {
+      waited_in_vain = now;
+      return not_parked(Placed::kNone);
+    }
+    parking.await_leave(seen, kBetweenLooks);
+  }
+}
+
+// The end of a call, for a thread that waits for it.
+class Ended {
+ public:
+  explicit Ended(bool is_awaited) {
+    if (is_awaited) done_ = std::make_shared<std::promise<void>>();
+  }
+  void say() const {
+    if (done_ != nullptr) done_->set_value();
+  }
+  void wait() const { done_->get_future().wait(); }
+  // Of one that was placed beyond those that are parked: so that nobody sends more of them
+  // meanwhile, but not for long, as others' requests come by this thread. What is not done by
+  // then keeps one of a few further places.
+  void wait_beyond() const {
+    constexpr std::chrono::milliseconds kLongestWait{200};
+    done_->get_future().wait_for(kLongestWait);
+  }
+
+ private:
+  std::shared_ptr<std::promise<void>> done_;
+};
+
+// A worker does `work(reply)` for a call that was placed so.
+template <class Work>
+void run_placed(Reply reply, Placed placed, FairPool& workers, Kind kind,
+                std::optional<std::uint32_t> disk, Work work) {
+  const std::uint32_t user = caller_of(reply.request()).uid;
+  const Ended ended(placed == Placed::kBeyond);
+  post_counted(std::move(reply), workers, party_of(user, kind, disk.value_or(0)),
+               [ended, work = std::move(work)](Reply& answer) {
+                 work(answer);
+                 ended.say();
+               });
+  if (placed == Placed::kBeyond) ended.wait_beyond();
+}
+
+inline void refuse_for_disk(Reply& reply) noexcept {
+  reply.error(fail(EIO, "too many wait for a disk that does not answer"));
+}
+
+// A change for which no place has become free: the thread that waited for one does it, or, where
+// its user can make it as slow as he likes, he is told to ask again.
+enum class NoPlace : std::uint8_t { kHere, kAskAgain };
+
+// For calls that change a name, a record or a local file: they end at once, but on a disk that
+// takes no writes, where each waits as long as that lasts. `disk`: of the file that it is about;
+// its calls wait for no others.
+template <class Work>
+void run_change(Reply reply, Work work, std::optional<std::uint32_t> disk = kNoDisk,
+                NoPlace no_place = NoPlace::kHere) {
+  OperationContext& context = reply.context();
+  if (!context.is_ring) {
+    const OwnChange own(context);
+    if (own.may()) return work(reply);
+  }
+  FairPool* const workers = change_workers(context);
+  if (workers == nullptr) return work(reply);
+  const auto is_stuck = [&reply, disk] {
+    return disk ? reply.volume().is_stuck(*disk) : reply.volume().is_stalled();
+  };
+  const Placed placed = find_place(reply, is_stuck);
+  if (placed == Placed::kRefused) return refuse_for_disk(reply);
+  if (placed == Placed::kNone && no_place == NoPlace::kAskAgain) return ask_again(reply);
+  // As many of its user's calls wait for room, or for the pool, and a change does for neither.
+  if (placed == Placed::kHere || placed == Placed::kNone) return work(reply);
+  run_placed(std::move(reply), placed, *workers, disk ? Kind::kOfDisk : Kind::kAny, disk,
+             std::move(work));
 }
 
 template <class T>
@@ -99,26 +240,37 @@ template <class T>
 }
 
 // For calls that only look: `ask(volume)`, a Result, is made here, and once more on a worker
-// where it would have to wait; then `answer(reply, result)`.
+// where it would have to wait; then `answer(reply, result)`. They do not wait behind their
+// user's changes.
 template <class Ask, class Answer>
 void run_look(Reply reply, Ask ask, Answer answer) {
-  if (reply.context().is_ring) {
+  OperationContext& context = reply.context();
+  if (!context.is_ring) {
+    const OwnChange own(context);
+    if (own.may()) return answer(reply, ask(reply.volume()));
+  }
+  {
     std::optional<RefusesToWait> here(std::in_place);
     auto found = ask(reply.volume());
     here.reset();
     if (!must_wait(found)) return answer(reply, std::move(found));
   }
-  run_change(std::move(reply), [ask = std::move(ask), answer = std::move(answer)](Reply& late) {
+  const auto look = [ask = std::move(ask), answer = std::move(answer)](Reply& late) {
     answer(late, ask(late.volume()));
-  });
+  };
+  FairPool* const workers = change_workers(context);
+  if (workers == nullptr) return look(reply);
+  const Placed placed = find_place(reply, [] { return false; });
+  if (placed == Placed::kHere) return look(reply);
+  if (placed == Placed::kNone) return refuse_for_disk(reply);
+  run_placed(std::move(reply), placed, *workers, Kind::kLook, kNoDisk, look);
 }
 
 // Asks before it is known where a call is to run, of what answers for a thread that refuses to
 // wait.
 template <class Ask>
 [[nodiscard]] auto look_here(const Reply& reply, Ask ask) {
-  std::optional<RefusesToWait> here;
-  if (reply.context().is_ring) here.emplace();
+  const RefusesToWait here;
   return ask(reply.volume());
 }
 

@@ -33,10 +33,33 @@ Parking::Place Parking::enter(std::uint32_t user, std::size_t most) {
   return {shared_from_this(), user};
 }
 
-void Parking::leave(std::uint32_t user) noexcept {
+Parking::Place Parking::enter_beyond(std::size_t most) {
   const std::lock_guard lock(mutex_);
+  if (beyond_ >= most) return {};
+  ++beyond_;
+  return {shared_from_this(), std::nullopt};
+}
+
+std::uint64_t Parking::leaves() const {
+  const std::lock_guard lock(mutex_);
+  return leaves_;
+}
+
+void Parking::await_leave(std::uint64_t seen, std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  left_.wait_for(lock, most, [this, seen] { return leaves_ != seen; });
+}
+
+void Parking::leave(std::optional<std::uint32_t> user) noexcept {
+  const std::lock_guard lock(mutex_);
+  ++leaves_;
+  left_.notify_all();
+  if (!user) {
+    --beyond_;
+    return;
+  }
   --taken_;
-  const auto at = users_.find(user);
+  const auto at = users_.find(*user);
   if (--at->second == 0) users_.erase(at);
 }
 

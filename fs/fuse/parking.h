@@ -5,10 +5,13 @@
 // itself, and the last of its places are for users who have few of the others.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 namespace kvcachefs {
@@ -28,10 +31,10 @@ class Parking : public std::enable_shared_from_this<Parking> {
 
    private:
     friend class Parking;
-    Place(std::shared_ptr<Parking> parking, std::uint32_t user) noexcept
+    Place(std::shared_ptr<Parking> parking, std::optional<std::uint32_t> user) noexcept
         : parking_(std::move(parking)), user_(user) {}
     std::shared_ptr<Parking> parking_;
-    std::uint32_t user_ = 0;
+    std::optional<std::uint32_t> user_;  // nullopt: one of the further places
   };
 
   // Of the queue that this thread serves: each reads the requests of one (libfuse has a thread
@@ -41,12 +44,22 @@ class Parking : public std::enable_shared_from_this<Parking> {
   // `most`: places of the queue; the last eighth of them, one at least, is for users who have
   // none, or less than half of what is taken. A false place: there is none for this user now.
   [[nodiscard]] Place enter(std::uint32_t user, std::size_t most);
+  // One of `most` further places, for what is waited for by this thread itself, for a while.
+  [[nodiscard]] Place enter_beyond(std::size_t most);
+  // How many places have become free so far.
+  [[nodiscard]] std::uint64_t leaves() const;
+  // Returns when more have than `seen`, or after so long.
+  void await_leave(std::uint64_t seen, std::chrono::milliseconds most);
 
  private:
-  void leave(std::uint32_t user) noexcept;
+  // Of nobody: one of the further places.
+  void leave(std::optional<std::uint32_t> user) noexcept;
 
-  std::mutex mutex_;  // a leaf
+  mutable std::mutex mutex_;  // a leaf
+  std::condition_variable left_;
+  std::uint64_t leaves_ = 0;
   std::size_t taken_ = 0;
+  std::size_t beyond_ = 0;
   std::unordered_map<std::uint32_t, std::size_t> users_;  // places that each has
 };
 

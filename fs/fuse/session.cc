@@ -45,6 +45,7 @@ constexpr std::size_t kMostParked = 512;
 constexpr std::size_t kMostBackground = 64;
 // The kernel sends the next INIT only when it did not like the first one's version.
 constexpr int kInitRounds = 4;
+constexpr off_t kNoPages = -1;  // the offset of a message that is about attributes alone
 constexpr unsigned kReadersBesideRings = 2;
 // As many may wait for a disk that takes no writes, and others are served all the same.
 constexpr unsigned kMostReaders = 128;
@@ -144,8 +145,8 @@ FuseSession::FuseSession(SessionOptions options)
           if (told == 0 || told == -ENOENT)
             context_->volume->listing_dropped(what.inode, what.listing);
         } else if (what.name.empty()) {
-          // A negative offset means no pages, a length of 0 all from there on.
-          fuse_lowlevel_notify_inval_inode(session_, what.inode, what.pages ? 0 : -1, 0);
+          // A length of 0 means all from there on.
+          fuse_lowlevel_notify_inval_inode(session_, what.inode, what.pages ? 0 : kNoPages, 0);
         } else {
           fuse_lowlevel_notify_inval_entry(session_, what.inode, what.name.c_str(),
                                            what.name.size());
@@ -182,6 +183,8 @@ Result<void> FuseSession::mount(std::string& problem) {
   std::free(canonical);
 
   TRY(create_session(problem));
+  disk_requests_ = std::make_unique<DiskRequests>(context_->volume->disks());
+  context_->disk_requests = disk_requests_.get();
   slow_calls_ = std::make_unique<SlowCalls>(context_->volume->disks());
   context_->slow_calls = slow_calls_.get();
   change_calls_ = std::make_unique<ChangePools>();
@@ -209,7 +212,8 @@ Result<void> FuseSession::mount(std::string& problem) {
   }
   device_ = device_on(mountpoint_).value_or(0);
   mounted_ = true;
-  Result<void> settled = answer_init(problem);
+  Result<void> settled = set_flags(problem);
+  if (settled) settled = answer_init(problem);
   if (settled) {
     decide_data_path();
     decide_transport();
@@ -278,6 +282,21 @@ Result<void> FuseSession::create_session(std::string& problem) {
   return {};
 }
 
+// What libfuse does not pass on; relatime is the kernel's default.
+Result<void> FuseSession::set_flags(std::string& problem) const {
+  const bool is_strict = options_.access_times == AccessTimes::kAlways;
+  if (!is_strict && options_.follows_symlinks) return {};
+  Result<void> set = set_mount_flags(mountpoint_.c_str(),
+                                     is_strict ? AccessTimes::kAlways : AccessTimes::kAsBelow,
+                                     options_.follows_symlinks);
+  if (!set.ok())
+    problem = fmt::format(
+        "-o strictatime or nosymfollow: {}: the kernel refuses it: {}: mount as root, or "
+        "without",
+        mountpoint_, std::strerror(set.error().code));
+  return set;
+}
+
 // The first thing that the kernel asks, answered here: what it offers is known when mount()
 // returns.
 Result<void> FuseSession::answer_init(std::string& problem) {
@@ -297,17 +316,22 @@ Result<void> FuseSession::answer_init(std::string& problem) {
 }
 
 void FuseSession::negotiate_with(fuse_conn_info& connection) noexcept {
-  // Whether or not it comes to a ring.
-  const std::size_t parked_limit = wants_uring_ ? ring_depth_ / 2 : kMostParked;
+  // Reads that wait for the pool have places of their own (context.h); without one there are
+  // none.
+  const std::size_t of_ring = options_.has_pool ? ring_depth_ / 2 : ring_depth_ / 8 * 7;
+  // Whether or not it comes to a ring. One user's find places (Parking::enter()).
+  const std::size_t parked_limit = wants_uring_ ? of_ring : kMostParked;
   const std::size_t background =
       std::clamp<std::size_t>(parked_limit / 4 * 3, 1, kMostBackground);
-  const Offers offers =
-      negotiate(connection, Wishes{.passthrough = wants_passthrough_,
-                                   .io_uring = wants_uring_,
-                                   .idmap = options_.idmap,
-                                   .stacked_backing = on_stacked_filesystem(options_.trial_fd),
-                                   .max_write = max_request_bytes_,
-                                   .most_background = background});
+  disk_requests_->set(DiskRequests::bounds(context_->volume->disks(), background));
+  const Offers offers = negotiate(
+      connection, Wishes{.passthrough = wants_passthrough_,
+                         .io_uring = wants_uring_,
+                         .idmap = options_.idmap,
+                         .remembers_symlinks = options_.access_times != AccessTimes::kAlways,
+                         .stacked_backing = on_stacked_filesystem(options_.trial_fd),
+                         .max_write = max_request_bytes_,
+                         .most_background = background});
   passthrough_offered_ = offers.passthrough;
   uring_offered_ = offers.io_uring;
   idmap_offered_ = offers.idmap;
@@ -316,11 +340,10 @@ void FuseSession::negotiate_with(fuse_conn_info& connection) noexcept {
   const long queues = std::max(::sysconf(_SC_NPROCESSORS_CONF), 1L);
   // Set before the kernel gets its answer, and with it leave to send requests.
   context_->most_parked_reads = background + static_cast<std::size_t>(queues);
-  // Reads that wait for the pool have places of their own (context.h); without one there are
-  // none.
-  const std::size_t of_ring = options_.has_pool ? ring_depth_ / 2 : ring_depth_ / 8 * 7;
   context_->is_ring = uring_offered_;
   context_->parked_limit = uring_offered_ ? of_ring : kMostParked;
+  context_->beyond_limit =
+      uring_offered_ ? std::max<std::size_t>(ring_depth_ / 16, 1) : kMostParked / 16;
 }
 
 void FuseSession::decide_data_path() const noexcept {
@@ -438,6 +461,7 @@ void FuseSession::shut_down() noexcept {
     ::umount2(mountpoint_.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
   }
   context_->parked_limit = 0;
+  context_->beyond_limit = 0;
   context_->most_parked_reads = 0;
   do {
     slow_calls_->drain();
@@ -449,6 +473,8 @@ void FuseSession::shut_down() noexcept {
     read_calls_->drain();
   } while (context_->parked.load() != 0 || context_->parked_reads.load() != 0);
   // Those that are not counted any more may still be answering.
+  slow_calls_->drain();
+  change_calls_->drain();
   read_calls_->drain();
   notifier_->stop();
   // libfuse ends its ring threads only at the end of its own loop, which returns at once here.
@@ -477,6 +503,11 @@ void FuseSession::invalidate_entry(InodeNumber parent, std::string name) {
 
 void FuseSession::invalidate_attributes(InodeNumber inode) {
   notifier_->post(Notification{.inode = inode, .name = {}});
+}
+
+// Without pages to drop the kernel takes no lock of the inode (fuse_reverse_inval_inode(), fs/fuse/inode.c).
+void FuseSession::invalidate_attributes_at_once(InodeNumber inode) {
+  fuse_lowlevel_notify_inval_inode(session_, inode, kNoPages, 0);
 }
 
 void FuseSession::invalidate_data(InodeNumber inode) {

@@ -25,6 +25,7 @@
 
 #include "backend/base/fair_pool.h"
 #include "backend/base/result.h"
+#include "backend/private_mount.h"
 #include "fs/fuse/change_pools.h"
 #include "fs/fuse/slow_calls.h"
 #include "fs/node/ports.h"
@@ -35,6 +36,7 @@ struct fuse_conn_info;
 
 namespace kvcachefs {
 
+class DiskRequests;
 class Notifier;
 class ReadLoop;
 class Volume;
@@ -50,6 +52,9 @@ struct SessionOptions {
   bool allow_other = false;
   // Options of the mount itself, one each: "nosuid", "ro", "context=…".
   std::vector<std::string> mount_options;
+  // What libfuse does not pass on.
+  AccessTimes access_times = AccessTimes::kAsBelow;
+  bool follows_symlinks = true;
   DataPathWish data_path = DataPathWish::kAuto;
   TransportWish transport = TransportWish::kAuto;
   bool idmap = false;  // it can be mounted once more with other ids
@@ -122,11 +127,13 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   // KernelNotifications
   void invalidate_entry(InodeNumber parent, std::string name) override;
   void invalidate_attributes(InodeNumber inode) override;
+  void invalidate_attributes_at_once(InodeNumber inode) override;
   void invalidate_data(InodeNumber inode) override;
   void drop_listing(InodeNumber directory, std::uint64_t ticket) override;
 
  private:
   Result<void> create_session(std::string& problem);
+  Result<void> set_flags(std::string& problem) const;
   Result<void> answer_init(std::string& problem);
   Result<void> check_wishes(std::string& problem) const;
   void negotiate_with(fuse_conn_info& connection) noexcept;
@@ -145,6 +152,7 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   std::atomic<bool> mounted_{false};
   fuse_session* session_ = nullptr;
   std::unique_ptr<OperationContext> context_;
+  std::unique_ptr<DiskRequests> disk_requests_;
   std::unique_ptr<SlowCalls> slow_calls_;
   std::unique_ptr<ChangePools> change_calls_;
   std::unique_ptr<FairPool> room_calls_;

@@ -87,6 +87,7 @@ void BlockKeeper::run() {
       end = ending_;
     }
     if (core_.knowledge.take_heard()) write_order();
+    write_();
     if (end) return;
   }
 }

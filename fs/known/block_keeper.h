@@ -3,16 +3,18 @@
 //   at a start       gives the learner the order of the last run, beside requests that come already;
 //   when there is    reads the names below directories that were renamed or told another layout,
 //                    and makes their rows anew;
-//   once a minute,   writes the order that was learned since. A crash loses a minute of it.
-//   and at the stop
+//   once a minute,   writes the order that was learned since, and what else is written so seldom. A crash
+//   and at the stop  loses a minute of it.
 //
 // Each row is written under its inode's lock, as all changes of names are: a row never outlives its
 // name.
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fs/node/core.h"
@@ -21,7 +23,9 @@ namespace kvcachefs {
 
 class BlockKeeper {
  public:
-  explicit BlockKeeper(Core& core) : core_(core) {}
+  // `write`: called once a minute, and at the stop.
+  BlockKeeper(Core& core, std::function<void()> write)
+      : core_(core), write_(std::move(write)) {}
   ~BlockKeeper() { stop(); }
   BlockKeeper(const BlockKeeper&) = delete;
   BlockKeeper& operator=(const BlockKeeper&) = delete;
@@ -52,6 +56,7 @@ class BlockKeeper {
   [[nodiscard]] bool ending();
 
   Core& core_;
+  const std::function<void()> write_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false;  // under mutex_

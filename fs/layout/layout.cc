@@ -1,5 +1,6 @@
 #include "fs/layout/layout.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 
@@ -276,6 +277,36 @@ bool may_be_recognized(std::string_view name) noexcept {
   using namespace layout;
   if (name.size() > kLongestName) return false;
   return looks_temporary(name) || rows_of_name(kUntoldRows, name, "") != 0;
+}
+
+bool is_temporary_name(std::string_view name) noexcept {
+  constexpr std::string_view kMark = ".tmp";
+  constexpr std::string_view kHex = "0123456789abcdefABCDEF";
+  constexpr std::string_view kBetween = "._-";
+  constexpr std::size_t kShortNumber = 8;  // of kShort
+  const auto is_hex = [&](char c) { return kHex.find(c) != std::string_view::npos; };
+  const auto is_between = [&](char c) { return kBetween.find(c) != std::string_view::npos; };
+  for (std::size_t at = name.find(kMark); at != std::string_view::npos;
+       at = name.find(kMark, at + 1)) {
+    const std::string_view rest = name.substr(at + kMark.size());
+    if (rest.empty()) return true;
+    if (is_between(rest.front()) && std::all_of(rest.begin(), rest.end(), [&](char c) {
+          return is_hex(c) || is_between(c);
+        }))
+      return true;
+    if (rest.size() == kShortNumber && std::all_of(rest.begin(), rest.end(), is_hex))
+      return true;
+  }
+  return false;
+}
+
+bool has_temporary_name(std::string_view path) noexcept {
+  for (;;) {
+    const std::size_t slash = path.find('/');
+    if (is_temporary_name(path.substr(0, slash))) return true;
+    if (slash == std::string_view::npos) return false;
+    path.remove_prefix(slash + 1);
+  }
 }
 
 std::string final_path(const Recognized& file) {

@@ -61,7 +61,7 @@ Result<UniqueFd> open_backing(Core& core, Inode& inode, ObjectId object) {
   const std::lock_guard lock(inode.mutex);
   if (inode.record.object != object) return fail(ESTALE, "written anew");
   Tier* tier = TRY(core.devices->of(inode));
-  return tier->open(object, O_RDONLY);
+  return tier->open(object, kOwnRead);
 }
 
 // It is new in time, or in where its change is noted, and has the sealed bytes all the same.

@@ -71,7 +71,8 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
     next.nlink = 0;
   }
   next.ctime = file_clock_now();
-  if (reason == DropReason::kPoisoned) next.flags |= kInodePoisoned;
+  if (reason == DropReason::kPoisoned || reason == DropReason::kAbandoned)
+    next.flags |= kInodePoisoned;
   if (next.nlink == 0) edit.put_orphan_inode(inode->number);
   std::optional<KernelListings::Change> change;
   if (parent != nullptr) change.emplace(core.listings, parent->number);
@@ -144,11 +145,18 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason,
   while (TRY(drop_one_name(core, inode, reason, limits, any, last))) {
   }
   if (limits.may_go && !any) return {};
-  // Two that evict the same file both come here.
-  if (last || (!is_eviction(reason) && !limits.may_go)) {
+  // For the log: a writer may still change the record.
+  ObjectId object = kNoObject;
+  int write_errno = 0;
+  {
     const std::lock_guard lock(inode->mutex);
-    const std::uint64_t size = inode->record.stamp.size;
-    core.drops.count(reason, std::min(bytes.value_or(size), size));
+    object = inode->record.object;
+    write_errno = inode->write_errno;
+    // Two that evict the same file both come here.
+    if (last || (!is_eviction(reason) && !limits.may_go)) {
+      const std::uint64_t size = inode->record.stamp.size;
+      core.drops.count(reason, std::min(bytes.value_or(size), size));
+    }
   }
   switch (reason) {
     case DropReason::kPoisoned:
@@ -156,14 +164,20 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason,
       log_error(
           "poisoned inode={} object={} path=\"{}\" errno={}: it was not written in full, the "
           "name is a miss",
-          number, inode->record.object, path, inode->write_errno);
+          number, object, path, write_errno);
+      break;
+    case DropReason::kAbandoned:
+      log_info(
+          "abandoned inode={} object={} path=\"{}\": its writer ended without closing it, the "
+          "name is a miss",
+          number, object, path);
       break;
     case DropReason::kLost:
       core.counters.lost.fetch_add(1, std::memory_order_relaxed);
       log_error(
           "lost inode={} object={} path=\"{}\": its backing file is missing, the name is a "
           "miss",
-          number, inode->record.object, path);
+          number, object, path);
       break;
     case DropReason::kUnreadable:
       core.counters.unreadable.fetch_add(1, std::memory_order_relaxed);
@@ -174,7 +188,7 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason,
           "damaged inode={} object={} path=\"{}\": its backing file is not what was sealed, "
           "the "
           "name is a miss",
-          number, inode->record.object, path);
+          number, object, path);
       put_in_quarantine(core, *inode);
       break;
     case DropReason::kIncomplete:

@@ -13,6 +13,11 @@
 
 namespace kvcachefs {
 
+// Of a file whose write has failed with this (Inode::write_errno).
+[[nodiscard]] constexpr DropReason drop_reason_of(int write_errno) noexcept {
+  return write_errno == kWriterEnded ? DropReason::kAbandoned : DropReason::kPoisoned;
+}
+
 struct DropLimits {
   // Asked before each name, under the inode's lock; with false those that are left stay.
   std::function<Result<bool>(const Inode&)> may_go = {};

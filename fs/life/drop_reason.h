@@ -11,6 +11,7 @@ namespace kvcachefs {
 enum class DropReason : std::uint8_t {
   kIncomplete,  // recovery: never published, or unsealed when the machine went down
   kPoisoned,    // the disk refused its data
+  kAbandoned,   // its writer ended without closing it
   kLost,        // the backing file is missing
   kDamaged,     // the backing file is not what was sealed: it goes to quarantine
   kUnreadable,  // the same, because the device cannot read it
@@ -24,12 +25,12 @@ enum class DropReason : std::uint8_t {
 
 inline constexpr std::size_t kDropReasons = static_cast<std::size_t>(DropReason::kAsked) + 1;
 
-// "incomplete", "poisoned", "lost", "damaged", "unreadable", "removed", "room", "quota",
-// "expired", "asked".
+// "incomplete", "poisoned", "abandoned", "lost", "damaged", "unreadable", "removed", "room",
+// "quota", "expired", "asked".
 [[nodiscard]] constexpr std::string_view name_of(DropReason reason) noexcept {
   constexpr std::array<std::string_view, kDropReasons> kNames = {
-      "incomplete", "poisoned", "lost",  "damaged", "unreadable",
-      "removed",    "room",     "quota", "expired", "asked"};
+      "incomplete", "poisoned", "abandoned", "lost",    "damaged", "unreadable",
+      "removed",    "room",     "quota",     "expired", "asked"};
   return kNames[static_cast<std::size_t>(reason)];
 }
 

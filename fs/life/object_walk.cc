@@ -42,7 +42,8 @@ Result<void> ObjectWalk::believe_last_run() {
     believed[device] = sealed.value_or(0);
     is_known = is_known && (sealed || !core_.devices->has(device));
   }
-  // Of a run that did not come so far nothing is known.
+  // Of a run that did not come so far nothing is known, but where it left nothing.
+  is_known = is_known || TRY(core_.catalog.list_objects(kNoObject, 1)).empty();
   if (is_known) core_.budget.usage().believe(believed);
   return {};
 }

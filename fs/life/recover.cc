@@ -67,7 +67,7 @@ Result<Verdict> judge(Core& core, Inode& inode, bool machine_crashed) {
     return stamp_of(*backing) == record.stamp ? Verdict::kKeep : Verdict::kDrop;
   }
   if (!machine_crashed) return Verdict::kKeep;
-  const UniqueFd fd = TRY(tier->open(record.object, O_RDONLY));
+  const UniqueFd fd = TRY(tier->open(record.object, kOwnRead));
   return TRY(has_sealed_bytes(core, record.object, fd)) ? Verdict::kKeep : Verdict::kDrop;
 }
 

@@ -67,7 +67,7 @@ Result<std::optional<SealCandidate>> find_candidate(Core& core, InodeNumber numb
       failed || record.state == DataState::kPublished || record.state == DataState::kMutable;
   if (!ready || (*inode)->writers > 0 || record.nlink == 0)
     return std::optional<SealCandidate>{};
-  Result<UniqueFd> fd = core.devices->open_copy(disk, record.object, O_RDONLY);
+  Result<UniqueFd> fd = core.devices->open_copy(disk, record.object, kOwnRead);
   if (!fd.ok()) return none(fd.error(), ENOENT);
   const FileToSync sync{.fd = fd->get(), .device = disk, .stamp = {}};
   return std::optional(SealCandidate{.inode = *inode,
@@ -112,6 +112,7 @@ Result<Sealed> record_seal(Core& core, const SealCandidate& file, const DataStam
   if (core.is_publishing && (is_new || !TRY(core.catalog.find_pool_copy(file.inode->number))))
     edit.put_to_publish(file.inode->number, stamp.size);
   TRY(commit_record(core, *file.inode, std::move(next), std::move(edit), Lend::kYes));
+  file.inode->may_be_stored_to = false;
   return Sealed::kYes;
 }
 
@@ -132,6 +133,7 @@ Result<Sealed> seal_one(Core& core, SealCandidate& file, std::atomic<std::uint64
     core.devices->failed(file.sync.device, code);
     return Sealed::kPoisoned;
   }
+  if (file.inode->torn_object.load() == file.object) return Sealed::kPoisoned;
   const DataStamp stamp = *file.sync.stamp;
   std::optional<ObjectRecord> object = TRY(standing_checksums(core, file, stamp));
   const bool is_new = !object;
@@ -167,8 +169,10 @@ bool is_as_found(const SealCandidate& file) {
 // What the disk has refused is a miss from now on; not what was written anew since, and not what is whole and to be kept: an
 // application's file has errors, and is there. False: it is to be looked at again.
 Result<bool> give_up(Core& core, const SealCandidate& file) {
+  DropReason reason = DropReason::kPoisoned;
   if (file.failed) {
     const std::lock_guard lock(file.inode->mutex);
+    reason = drop_reason_of(file.inode->write_errno);
     // What it was before may not be sealed either.
     if (TRY(take_back_failed(core, *file.inode))) return !is_unsealed(file.inode->record.state);
     // Somebody still has it open: when he has closed it.
@@ -178,12 +182,17 @@ Result<bool> give_up(Core& core, const SealCandidate& file) {
       !file.failed &&
       obstacle_by_policy(TRY(note_policy(core, *file.inode))) != Obstacle::kNone;
   bool stays = false;
-  TRY(drop_names(core, file.inode->number, DropReason::kPoisoned, {},
+  bool has_error = false;
+  TRY(drop_names(core, file.inode->number, reason, {},
                  {.may_go = [&](const Inode& inode) -> Result<bool> {
                    const bool is_synced = (inode.record.flags & kInodeFsynced) != 0;
-                   stays = !is_as_found(file) || (!file.failed && (is_kept || is_synced));
+                   has_error = !file.failed && (is_kept || is_synced);
+                   stays = !is_as_found(file) || has_error;
                    return !stays;
                  }}));
+  // Of a refused write: it is sealed with what is there.
+  ObjectId torn = file.object;
+  if (has_error) file.inode->torn_object.compare_exchange_strong(torn, kNoObject);
   return !stays;
 }
 

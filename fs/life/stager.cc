@@ -186,7 +186,7 @@ void Stager::drop(const StagedFile& file) {
     inode->staged.store(false, std::memory_order_relaxed);
   const Result<std::optional<ObjectRecord>> record = core_.catalog.find_object(file.object);
   if (!record.ok() || !*record || !core_.devices->has((*record)->device)) return;
-  const Result<UniqueFd> fd = core_.devices->at((*record)->device).open(file.object, O_RDONLY);
+  const Result<UniqueFd> fd = core_.devices->at((*record)->device).open(file.object, kOwnRead);
   if (fd.ok()) ::posix_fadvise(fd->get(), 0, 0, POSIX_FADV_DONTNEED);
 }
 

@@ -164,11 +164,20 @@ Result<bool> take_back_failed(Core& core, Inode& inode) {
   if (!has_failed || inode.opens > 0 || inode.record.previous_object == kNoObject) return false;
   const ObjectId object = inode.record.object;
   TRY(take_back_rewrite(core, inode));
-  log_error(
-      "poisoned inode={} object={} errno={}: it was not written in full, what it replaced is "
-      "back",
-      inode.number, object, inode.write_errno);
-  core.counters.poisoned.fetch_add(1, std::memory_order_relaxed);
+  if (inode.is_abandoned()) {
+    log_info(
+        "abandoned inode={} object={}: its writer ended without closing it, what it replaced "
+        "is "
+        "back",
+        inode.number, object);
+    inode.write_errno = EIO;
+  } else {
+    log_error(
+        "poisoned inode={} object={} errno={}: it was not written in full, what it replaced is "
+        "back",
+        inode.number, object, inode.write_errno);
+    core.counters.poisoned.fetch_add(1, std::memory_order_relaxed);
+  }
   if (core.on_orphan_object) core.on_orphan_object();
   // Its writer's bytes may be in the kernel's pages.
   if (core.notifications != nullptr) core.notifications->invalidate_data(inode.number);
@@ -218,6 +227,9 @@ Result<void> note_danger(Core& core, Inode& inode) {
 
 Result<void> check_publishable(Core& core, Inode& inode) {
   TRY(note_danger(core, inode));
+  const bool is_refused = inode.refused_object.load() == inode.record.object;
+  if (inode.record.state == DataState::kUnpublished && is_refused)
+    TRY(poison(core, inode, EIO));
   return check_written(inode);
 }
 

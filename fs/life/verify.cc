@@ -30,10 +30,10 @@ Result<std::optional<Verifier::Subject>> Verifier::find_subject(Inode& inode, Re
   Tier* tier = TRY(core_.devices->of(inode));
   Result<UniqueFd> fd = fail(EINVAL, "not opened yet");
   const ReadWay asked = way;
-  if (way == ReadWay::kPastCache) fd = tier->open(record.object, O_RDONLY | O_DIRECT);
+  if (way == ReadWay::kPastCache) fd = tier->open(record.object, kOwnRead | O_DIRECT);
   if (!fd.ok() && fd.error().code == EINVAL) {
     way = ReadWay::kThroughCache;
-    fd = tier->open(record.object, O_RDONLY);
+    fd = tier->open(record.object, kOwnRead);
   }
   if (!fd.ok()) return fd.error();
   struct stat status {};

@@ -16,6 +16,7 @@
 #include "fs/names/namespace.h"
 #include "fs/names/native_map.h"
 #include "fs/names/reach.h"
+#include "fs/names/read_times.h"
 #include "fs/node/attributes.h"
 #include "fs/pool/keep_teller.h"
 #include "fs/pool/owner_changes.h"
@@ -135,10 +136,12 @@ Result<AttributesReply> Attributes::reply_of(const InodePtr& inode, const Caller
     backing = *checked;
   }
   const auto reply = [&](const InodeRecord& record) {
-    return AttributesReply{
+    AttributesReply shown{
         .attributes = merge_attributes(inode->number, record, backing ? &*backing : nullptr),
         .birth = to_timespec(record.btime),
         .timeout_s = attribute_timeout(*inode)};
+    ReadTimes::show(*inode, shown.attributes);
+    return shown;
   };
   if (inode->type == S_IFDIR) return reply(inode->shown());
   const auto lock = TRY(lock_to_look(*inode));
@@ -246,7 +249,13 @@ Result<AttributesReply> Attributes::set_attributes(InodeNumber number,
       next.mode = (next.mode & S_IFMT) | (*change.mode & 07777);
       TRY(follow_mode(core_.catalog, number, next, edit));
     }
-    if (!regular && change.atime) next.atime = *change.atime == kTimeNow ? now : *change.atime;
+    if (!regular && change.atime) {
+      next.atime = *change.atime == kTimeNow ? now : *change.atime;
+      inode->read_at.store(0);
+      // The kernel answers readlink from its pages.
+      if (inode->type == S_IFLNK && core_.notifications != nullptr)
+        core_.notifications->invalidate_data(number);
+    }
     if (!regular && change.mtime) next.mtime = *change.mtime == kTimeNow ? now : *change.mtime;
     if (chown || change.mode || change.kill_suid_sgid || !regular) next.ctime = now;
     const GivenOwner given{.uid = change.uid.has_value(),

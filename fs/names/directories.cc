@@ -21,7 +21,7 @@ OpenedDirectory Directories::open(InodeNumber directory, const Caller& caller) {
   const KernelListings::Grant grant =
       core_.listings.opened(opened->reader_, directory, changes_of(directory), monotonic_now());
   if (grant.is_unseen) opened->opening_ = core_.knowledge.opened_directory(caller.pid);
-  return {.directory = opened, .remembers = grant.remembers};
+  return {.directory = opened, .remembers = grant.remembers, .is_unseen = grant.is_unseen};
 }
 
 void Directories::release(OpenDirectory& directory) {

@@ -14,6 +14,7 @@
 #include "fs/life/obstacle.h"
 #include "fs/life/states.h"
 #include "fs/names/credentials.h"
+#include "fs/names/read_times.h"
 #include "fs/node/attributes.h"
 
 namespace kvcachefs {
@@ -48,6 +49,7 @@ Result<Entry> Namespace::entry_of(const InodePtr& inode, const Caller* user) {
   const auto show = [&](const InodeRecord& record) {
     entry.generation = record.generation;
     entry.attributes = merge_attributes(inode->number, record, backing ? &*backing : nullptr);
+    ReadTimes::show(*inode, entry.attributes);
     entry.attribute_timeout_s = attribute_timeout(*inode);
   };
   if (inode->type == S_IFDIR) {
@@ -66,6 +68,11 @@ Result<Entry> Namespace::entry_of(const InodePtr& inode, const Caller* user) {
   stop_refusing();
   core_.table.add_lookup(inode);
   return entry;
+}
+
+Result<Entry> Namespace::entry_without_waiting(const InodePtr& inode) {
+  const RefusesToWait here;
+  return entry_of(inode);
 }
 
 Result<Entry> Namespace::entry_made(InodeNumber parent, const InodePtr& inode) {
@@ -165,7 +172,7 @@ Result<void> Namespace::finish_drop(InodeNumber parent, std::string_view name) {
     // Who makes it anew changes what was there before: the kernel looks again, and finds it.
     if (TRY(take_back_failed(core_, *inode)))
       return fail(ESTALE, "what a rewrite was to replace is there again");
-    if (!inode->evicting) reason = DropReason::kPoisoned;
+    if (!inode->evicting) reason = drop_reason_of(inode->write_errno);
     if (!inode->evicting && inode->record.previous_object != kNoObject)
       failed_with = inode->write_errno;
   }
@@ -385,16 +392,20 @@ Result<void> Namespace::list(InodeNumber directory, std::uint64_t after, bool pl
       ListedEntry listed{.entry = entry, .plus = {}};
       // Of a file the name alone: what the kernel remembered of it would answer who looks it up.
       if (plus && entry.type != DT_REG) {
+        // One that somebody changes, which lasts as long as a disk takes no writes, is listed by
+        // its name alone: a listing is served by a thread that everybody's requests come by.
+        bool is_miss = true;
         const Result<InodePtr> inode = core_.table.get(entry.inode);
         if (inode.ok()) {
-          const Result<Entry> found = entry_of(*inode);
+          const Result<Entry> found = entry_without_waiting(*inode);
+          is_miss = !found.ok() && found.error().code != kMustWait;
           if (found.ok()) {
             listed.plus = *found;
             // What is still being written under its hash is there for its writer only.
             listed.plus->entry_timeout_s = native_.holds(directory) ? 0 : kListedTimeout;
           }
         }
-        if (!listed.plus) {  // a miss
+        if (is_miss) {
           after = entry.cookie;
           continue;
         }

@@ -65,6 +65,8 @@ class Namespace {
   // The entry of an inode in memory, with one lookup counted.
   // `user`: who asked for it by name, and gets a lease by that. ENOENT: it is being evicted.
   Result<Entry> entry_of(const InodePtr& inode, const Caller* user = nullptr);
+  // kMustWait: somebody changes it.
+  Result<Entry> entry_without_waiting(const InodePtr& inode);
   // The entry of a name that was just made. On an error the kernel does not learn of the name,
   // so it is told to forget the listing of `parent`.
   Result<Entry> entry_made(InodeNumber parent, const InodePtr& inode);

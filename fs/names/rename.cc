@@ -111,8 +111,8 @@ void Namespace::came_second(Inode& second, const Inode& first, const NewName& ha
     core_.table.let_go(second);
   }
   if (core_.notifications == nullptr) return;
-  core_.notifications->invalidate_attributes(first.number);
-  core_.notifications->invalidate_attributes(second.number);
+  core_.notifications->invalidate_attributes_at_once(first.number);
+  core_.notifications->invalidate_attributes_at_once(second.number);
   // It does not keep a name of prefix/ (NativeMap::keeps), and looks again for one that is
   // stale. What is neither it must be told; not more often than that, for the message waits for the
   // directory.

@@ -28,6 +28,8 @@ struct stat merge_attributes(InodeNumber number, const InodeRecord& record,
     out.st_atim = backing->st_atim;
     out.st_mtim = backing->st_mtim;
     out.st_ctim = to_timespec(std::max(record.ctime, to_nanos(backing->st_ctim)));
+    note_file_time(to_nanos(backing->st_mtim));
+    note_file_time(to_nanos(backing->st_ctim));
     return out;
   }
   out.st_size = S_ISLNK(record.mode)   ? static_cast<off_t>(record.target.size())
@@ -41,7 +43,9 @@ struct stat merge_attributes(InodeNumber number, const InodeRecord& record,
 }
 
 double attribute_timeout(const Inode& inode) noexcept {
-  return inode.writers > 0 ? 0.0 : kAttributeTimeout;
+  if (inode.writers > 0 || inode.may_be_stored_to) return 0;
+  inode.is_remembered.store(true, std::memory_order_relaxed);
+  return kAttributeTimeout;
 }
 
 InodeRecord touched(const InodeRecord& directory, UnixNanos now, int links) {

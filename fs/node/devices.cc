@@ -104,9 +104,11 @@ Result<T> Devices::ask(std::uint32_t index, std::function<Result<T>()> call) {
     const Question question(*this, index);
     return call();
   };
-  Result<T> asked =
-      call_within<T>(threads_, kAsking | index, std::chrono::nanoseconds{patience()}, in_time,
-                     [](const Result<T>&) {});
+  // A silent disk ends the waiting of all, also of those that came late.
+  const auto is_silent = [this, index] { return silent(index) > 0; };
+  Result<T> asked = call_within<T>(
+      threads_, kAsking | index, std::chrono::nanoseconds{patience()}, in_time,
+      [](const Result<T>&) {}, is_silent);
   if (!asked.ok() && asked.error().code == EAGAIN) return fail(ETIMEDOUT, asked.error().what);
   return asked;
 }

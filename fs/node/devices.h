@@ -46,8 +46,8 @@ class Devices {
   // Tier::remove() of an object's copy; where there are several devices it gives up after a
   // second: ETIMEDOUT, it may still be removed.
   Result<void> remove_copy(std::uint32_t index, ObjectId object);
-  // Tier::status() and Tier::open() of an object's copy, which give up after patience(), and at
-  // once while the device is silent. Errors: ETIMEDOUT (nothing is known of the copy); those of
+  // Tier::status() and Tier::open() of an object's copy, which give up after patience(), and
+  // when the device is silent. Errors: ETIMEDOUT (nothing is known of the copy); those of
   // the Tier.
   Result<struct stat> status_of_copy(std::uint32_t index, ObjectId object);
   Result<UniqueFd> open_copy(std::uint32_t index, ObjectId object, int flags);

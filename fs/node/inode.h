@@ -39,6 +39,9 @@ struct BytesOnDisk {
   bool operator==(const BytesOnDisk&) const = default;
 };
 
+// Inode::write_errno of a file whose writer has ended without closing it.
+inline constexpr int kWriterEnded = ECANCELED;
+
 struct Inode {
   Inode(InodeNumber its_number, InodeRecord its_record)
       : number(its_number), type(its_record.mode & S_IFMT), record(std::move(its_record)) {}
@@ -46,10 +49,13 @@ struct Inode {
   [[nodiscard]] bool is_file() const noexcept { return type == S_IFREG; }
   // Its names are about to go: who looks for it finds a miss already. Under the lock.
   [[nodiscard]] bool is_going() const noexcept {
-    const bool failed = record.state == DataState::kUnpublished && writers == 0 &&
+    const bool failed = record.state == DataState::kUnpublished &&
+                        (writers == 0 || is_abandoned()) &&
                         (record.flags & kInodePoisoned) != 0;
     return evicting || failed;
   }
+  // Who wrote it has ended without closing it. Under the lock.
+  [[nodiscard]] bool is_abandoned() const noexcept { return write_errno == kWriterEnded; }
 
   const InodeNumber number;
   const std::uint32_t type;  // S_IFMT bits; never changes, so it needs no lock
@@ -70,8 +76,16 @@ struct Inode {
   // Returns what it was. The caller holds `mutex`.
   InodeRecord set_record(InodeRecord&& next) {
     const std::lock_guard shown(shown_mutex);
-    changes.fetch_add(1);
+    if (!is_read_alone(next)) changes.fetch_add(1);
     return std::exchange(record, std::move(next));
+  }
+
+  // Nothing differs but the access time.
+  [[nodiscard]] bool is_read_alone(const InodeRecord& next) const {
+    if (next.atime == record.atime) return false;
+    InodeRecord read = record;
+    read.atime = next.atime;
+    return read == next;
   }
 
   // Where the object's backing file is: index into the catalog's device table; known after the
@@ -80,6 +94,11 @@ struct Inode {
   // Regular files: open descriptions, and those among them that may write.
   std::uint32_t opens = 0;
   std::uint32_t writers = 0;
+  // The kernel may have attributes of it that it does not ask for again: they were shown with a timeout.
+  mutable std::atomic<bool> is_remembered{false};
+  // It was open for reading and writing, served by the kernel, since its seal: who mapped it may store with
+  // no descriptor open.
+  bool may_be_stored_to = false;
   // Of the writers those that are closing (OpenFile::is_closing): close(2) does not wait for RELEASE.
   std::uint32_t closing = 0;
   // Those that read through the kernel's page cache: as long as there are some it refuses passthrough.
@@ -100,7 +119,9 @@ struct Inode {
   // Its place among those the table keeps because they were looked up last, from 1; 0: none.
   // Guarded by the table's lock.
   std::uint32_t recent_place = 0;
-  // How often `record` was given another value. Of a directory: whenever a name has come or
+  // When a directory was listed, or a symlink read, if the record does not say it yet, else 0 (fs/names/read_times.h).
+  std::atomic<UnixNanos> read_at{0};
+  // How often `record` was given another value, but for its access time. Of a directory: whenever a name has come or
   // gone, after that can be seen and before it is answered.
   std::atomic<std::uint64_t> changes{0};
   // Directories: cookies from this one on were given after the last listing began, and are not
@@ -161,6 +182,10 @@ struct Inode {
   // Of a directory that was made with nothing in it: what lookups that ended at its absence were taken for
   // (Knowledge::became()), until its first block is made. 0: nothing.
   std::atomic<std::uint64_t> absent{0};
+  // An object of which a write was refused: it is not whole.
+  std::atomic<ObjectId> refused_object{kNoObject};
+  // The same of one that nobody waits for, of a mapping.
+  std::atomic<ObjectId> torn_object{kNoObject};
   // An object whose bytes are not the sealed ones: nobody opens it any more.
   ObjectId damaged_object = kNoObject;
   // The backing id of `record.object`, 0: none is registered. One per object: the kernel

@@ -25,13 +25,18 @@ class BackingIds {
 };
 
 // Tells the kernel that what it has cached no longer holds. Any thread; never waits: the
-// message is queued for the one thread that sends them. May be called while holding locks.
+// message is queued for the one thread that sends them, where nothing else is said. May be called while
+// holding locks.
 class KernelNotifications {
  public:
   virtual ~KernelNotifications() = default;
   virtual void invalidate_entry(InodeNumber parent, std::string name) = 0;
   // Unlike an entry's, the message waits for no lock that a caller may hold while he waits for us.
   virtual void invalidate_attributes(InodeNumber inode) = 0;
+  // The same, and the kernel has taken it when this returns: for who changes them beside what a
+  // call asked for, before that call is answered. The kernel does not drop its last reference to
+  // the inode meanwhile, for the call has one.
+  virtual void invalidate_attributes_at_once(InodeNumber inode) = 0;
   // The attributes, and the pages that the kernel has of its bytes.
   virtual void invalidate_data(InodeNumber inode) = 0;
   // Drops the names of a directory that the kernel remembers. When the kernel has taken it,

@@ -2,6 +2,7 @@
 // waits in the kernel for a disk that does not answer, but its caller can go on without it.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -46,12 +47,25 @@ class TimedCall {
       state_->result.emplace(fail(EAGAIN, "too many calls wait for a disk"));
   }
 
-  // Waits for the call and returns its result; to be called once. Errors, if not its own:
-  // ETIMEDOUT, it has begun and not come back by then; EAGAIN, its turn has not come by then, or
-  // too many wait, and it is never made.
-  Result<T> until(std::chrono::steady_clock::time_point deadline) {
+  // Waits for the call and returns its result; to be called once. `is_vain`, asked while it
+  // waits, with nothing held: true ends the waiting. Errors, if not its own: ETIMEDOUT, it has
+  // begun and not come back by then; EAGAIN, its turn has not come by then, or too many wait,
+  // and it is never made.
+  Result<T> until(std::chrono::steady_clock::time_point deadline,
+                  const std::function<bool()>& is_vain = {}) {
+    constexpr std::chrono::milliseconds kBetweenLooks{50};
     std::unique_lock lock(state_->mutex);
-    state_->done.wait_until(lock, deadline, [this] { return state_->result.has_value(); });
+    while (true) {
+      const auto now = std::chrono::steady_clock::now();
+      const auto next = is_vain ? std::min(deadline, now + kBetweenLooks) : deadline;
+      if (state_->done.wait_until(lock, next, [this] { return state_->result.has_value(); }) ||
+          next == deadline)
+        break;
+      lock.unlock();
+      const bool ends = is_vain();
+      lock.lock();
+      if (ends) break;
+    }
     if (state_->result) return std::move(*state_->result);
     state_->is_given_up = true;
     return fail(state_->has_begun ? ETIMEDOUT : EAGAIN, "the disk does not answer");
@@ -68,12 +82,13 @@ class TimedCall {
   std::shared_ptr<State> state_;
 };
 
-// Begins a TimedCall and waits for it, for `patience` at most.
+// Begins a TimedCall and waits for it, for `patience` at most; is_vain: as until().
 template <class T>
 Result<T> call_within(FairPool& threads, std::uint64_t party, std::chrono::nanoseconds patience,
-                      std::function<Result<T>()> call, std::function<void(Result<T>)> late) {
+                      std::function<Result<T>()> call, std::function<void(Result<T>)> late,
+                      const std::function<bool()>& is_vain = {}) {
   TimedCall<T> made(threads, party, std::move(call), std::move(late));
-  return made.until(std::chrono::steady_clock::now() + patience);
+  return made.until(std::chrono::steady_clock::now() + patience, is_vain);
 }
 
 }  // namespace kvcachefs

@@ -347,7 +347,7 @@ Result<std::optional<Publisher::Candidate>> Publisher::find_candidate(InodeNumbe
              number, record.stamp.size, format_size(kMostChecksummedBytes));
     return std::optional<Candidate>{};
   }
-  Result<UniqueFd> fd = core_.devices->open_copy(*file.inode->device, record.object, O_RDONLY);
+  Result<UniqueFd> fd = core_.devices->open_copy(*file.inode->device, record.object, kOwnRead);
   // One that is missing is found by who opens it.
   if (!fd.ok() && fd.error().code == ENOENT) return std::optional<Candidate>{};
   if (!fd.ok()) return fd.error();

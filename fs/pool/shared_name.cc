@@ -4,6 +4,7 @@
 
 #include "backend/pool/pool_format.h"
 #include "backend/pool/pool_path.h"
+#include "fs/layout/layout.h"
 
 namespace kvcachefs {
 namespace {
@@ -20,7 +21,7 @@ std::optional<SharedName> shared_name(Knowledge& knowledge, InodeNumber director
   const auto place = knowledge.places().of(directory);
   if (!place.ok() || *place == nullptr) return std::nullopt;
   SharedName shared{.path = path_in(**place, name)};
-  if (shared.path.find(".tmp") != std::string::npos) return std::nullopt;
+  if (has_temporary_name(shared.path)) return std::nullopt;
   if (is_below(shared.path, kPoolService) || is_below(shared.path, kSessions) ||
       !check_pool_path(shared.path).ok())
     return std::nullopt;

@@ -660,7 +660,8 @@ TEST_P(SharedVolumes, ANameThatNobodyWantsGoesInItsTurn) {
     (*c)->forget(c->store_file(kRootInode, "f" + std::to_string(i), bytes), 1);
     TestVolume::wait_for([&] { return (*c)->room_on(0).room.bytes > 0; });
   }
-  EXPECT_FALSE(is_known());
+  // The evictor's thread may be behind with what was stored.
+  EXPECT_TRUE(TestVolume::wait_for([&] { return !is_known(); }));
   // A lookup that the pool answers too late, beside others, is a miss.
   EXPECT_TRUE(TestVolume::wait_for([&] { return c.read("crawled") == "bytes"; }));
 }

@@ -319,7 +319,7 @@ class Rounds:
         try:
             kvmount.wait_until(lambda: self._evicted() >= least, 60, "evictions")
         except kvmount.Late as late:
-            raise kvmount.Late(f"{late}: {self._evicted()} of {least}") from None
+            raise type(late)(f"{late}: {self._evicted()} of {least}") from None
 
     def _evicted(self):
         return self.mount.status()["dropped"]["room"]["files"]
@@ -442,7 +442,8 @@ def test_kill_while_evicting(tmp_path, seed, data_path):
                 if number % FSCK_EVERY == FSCK_EVERY - 1:
                     rounds.fsck()
             except Exception as error:
-                raise AssertionError(f"round {number} of seed {seed}: {error}") from error
+                error.add_note(f"round {number} of seed {seed}")
+                raise
         rounds.in_order()  # It stores and evicts as before.
     print(f"{count} kills, {data_path}: {rounds.totals}, slowest remount {rounds.slowest:.3f} s, "
           f"{time.monotonic() - begin:.0f} s in all")
@@ -452,7 +453,7 @@ def test_kill_while_evicting(tmp_path, seed, data_path):
 # ---- at each call of an eviction -----------------------------------------------------------------
 
 SMALL_BUDGET = 64 * MIB
-SAMPLES = crashes.count(full=200, normal=5, short=2)  # At most: there are fewer calls.
+SAMPLES = crashes.count(full=200, normal=5, short=2)  # Deaths, at most: there may be fewer calls.
 # What waits, or reads, changes nothing: a death in it is one in the next call that does.
 CHANGES_NOTHING = test_kill_nth.NOT_OF_THE_STEP | {
     "futex", "clock_nanosleep", "restart_syscall", "sched_yield", "newfstatat", "fstat", "statx",
@@ -624,17 +625,19 @@ class Stored(Eviction):
         self.check()
 
 
-class OneThread(strace.Attached):
-    """strace attached to one thread, so that the Nth call is the Nth of this one."""
+class SomeThreads(strace.Attached):
+    """strace attached to some threads, so that the Nth call is the Nth of one of these."""
 
-    def __init__(self, pid, thread, command):
-        command = [word for word in command if word != "-f"] + ["-p", str(thread)]
+    def __init__(self, pid, threads, command):
+        command = [word for word in command if word != "-f"]
+        for thread in threads:
+            command += ["-p", str(thread)]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                          text=True)
         kvmount.wait_until(lambda: self._process.poll() is not None or
-                           strace._tracer(pid, thread) == self._process.pid, 15,
-                           "strace to attach")
+                           all(strace._tracer(pid, thread) == self._process.pid
+                               for thread in threads), 15, "strace to attach")
 
 
 def calls_by_thread(trace):
@@ -662,13 +665,13 @@ def threads(pid):
 
 
 def by_name(pid):
-    """{(name, how many of this name are older): thread}. Pools make threads as they need them: a
-    place among all threads says nothing of another daemon."""
-    seen = collections.Counter()
-    found = {}
+    """{(name, place): threads}. Those of a pool have one name, and do the same work: which of them does it is chance.
+    Those without a name of their own differ, by how many are older."""
+    nameless = "kvcachefs"
+    found = collections.defaultdict(list)
     for thread, name in threads(pid):
-        found[name, seen[name]] = thread
-        seen[name] += 1
+        place = sum(of == nameless for of, _ in found) if name == nameless else 0
+        found[name, place].append(thread)
     return found
 
 
@@ -708,7 +711,7 @@ class Death:
         return True
 
     def record(self):
-        """{((name, which of this name), call): how often}."""
+        """{((name, place), call): how often one thread made it}."""
         self.eviction.set_up()
         victim = crashes.Victim(self.mount)
         known = by_name(victim.pid)
@@ -718,10 +721,12 @@ class Death:
         calls = calls_by_thread(self.trace)
         counts = collections.Counter()
         left_out = OTHERS if self.eviction.is_request else OTHERS + REQUESTS
-        for place, thread in known.items():
-            if not place[0].startswith(left_out):
-                counts.update({(place, call): number for (who, call), number in calls.items()
-                               if who == thread and call not in CHANGES_NOTHING})
+        for place, alike in known.items():
+            if place[0].startswith(left_out):
+                continue
+            for (who, call), number in calls.items():
+                if who in alike and call not in CHANGES_NOTHING:
+                    counts[place, call] = max(number, counts[place, call])
         return counts
 
     def at(self, place, call, nth):
@@ -729,11 +734,11 @@ class Death:
         made this thread yet."""
         self.eviction.set_up()
         victim = crashes.Victim(self.mount)
-        thread = by_name(victim.pid).get(place)
-        if thread is None:
+        alike = by_name(victim.pid).get(place)
+        if alike is None:
             return None
         command = strace.kill_command(self.trace, call, nth)
-        died = self._run(victim, OneThread(victim.pid, thread, command))
+        died = self._run(victim, SomeThreads(victim.pid, alike, command))
         if died:
             self.mount.start()
             assert self.mount.status()["recovery"]["kind"] == "daemon"
@@ -745,7 +750,7 @@ class Death:
 
 
 def die_at_each_call(kind, logs, seed):
-    """Each with full counts, else some of them."""
+    """Each with full counts, else until there were as many deaths as asked for."""
     begin = time.monotonic()
     killed = collections.Counter()
     with limited(f"nth-{kind.__name__}", SMALL_BUDGET) as mount:
@@ -760,7 +765,7 @@ def die_at_each_call(kind, logs, seed):
         order = random.Random(f"{seed}/{kind.__name__}").sample(calls, len(calls))
         tried = 0
         for place, call, nth in order:
-            if tried == SAMPLES:
+            if sum(killed.values()) == SAMPLES:
                 break
             try:
                 died = death.at(place, call, nth)
@@ -773,7 +778,7 @@ def die_at_each_call(kind, logs, seed):
     print(f"{kind.__name__}: {sum(killed.values())} deaths at {tried} of {len(calls)} calls, "
           f"{dict(killed)}; {time.monotonic() - begin:.0f} s; recorded {dict(counts)}")
     # A call that depends on the moment may not come again.
-    assert tried and 3 * sum(killed.values()) >= tried, "the daemon came to few of these calls"
+    assert killed and 3 * sum(killed.values()) >= tried, "the daemon came to few of these calls"
 
 
 @pytest.mark.limit(2400 if kvmount.FULL else 150)

@@ -181,8 +181,8 @@ def test_killed_at_the_nth_call(name, path, tmp_path, seed):
                     mount.start()
                 step.check()
             except Exception as error:
-                raise AssertionError(f"killed at {call} number {nth} (seed {seed}): "
-                                     f"{error}") from error
+                error.add_note(f"killed at {call} number {nth} (seed {seed})")
+                raise
             tries.tell(died)
         mount.stop()
         crashes.check_fsck(mount)

@@ -103,8 +103,8 @@ def test_power_cut(tmp_path, seed, backing):
                 try:
                     test.cut(kinds[number % 3])
                 except Exception as error:
-                    raise AssertionError(f"cut {number} ({kinds[number % 3]}) of seed {seed}: "
-                                         f"{error}") from error
+                    error.add_note(f"cut {number} ({kinds[number % 3]}) of seed {seed}")
+                    raise
                 mount.stop()
                 crashes.check_fsck(mount)
                 mount.start()

@@ -94,6 +94,16 @@ class RecordedNotifications : public KernelNotifications {
     const std::lock_guard lock(mutex_);
     attributes_.insert(inode);
   }
+  void invalidate_attributes_at_once(InodeNumber inode) override {
+    invalidate_attributes(inode);
+    const std::lock_guard lock(mutex_);
+    at_once_.push_back(inode);
+  }
+  // Those that were told before the call ended, since the last question.
+  std::vector<InodeNumber> take_at_once() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(at_once_, {});
+  }
   void invalidate_data(InodeNumber inode) override {
     invalidate_attributes(inode);
     const std::lock_guard lock(mutex_);
@@ -126,6 +136,7 @@ class RecordedNotifications : public KernelNotifications {
   std::set<std::pair<InodeNumber, std::string>> entries_;
   std::set<InodeNumber> attributes_;
   std::set<InodeNumber> data_;
+  std::vector<InodeNumber> at_once_;
   std::vector<std::pair<InodeNumber, std::uint64_t>> listings_;
 };
 

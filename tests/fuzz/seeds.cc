@@ -450,7 +450,7 @@ std::vector<Seed> config_seeds() {
   seeds.add_all(4, {"/nvme\n/mnt/kv", "/nv,me\\\"\n/mnt/kv\n-sfnv\n-o\nrw,lease=60s\n-t\nfuse",
                     "none\n/mnt/kv\n-oro\n-N/proc/1/ns/mnt\n-r"});
   seeds.add_all(5,
-                {"remount,ro\nrw,nosuid,nodev,relatime", "remount,rw,noatime,x-a=b,lease=60s"});
+                {"remount,ro\nrw,nosuid,nodev,relatime", "remount,rw,noexec,x-a=b,lease=60s"});
   return seeds.take();
 }
 

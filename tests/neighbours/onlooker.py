@@ -2,6 +2,7 @@
 plain directory of the same disk."""
 
 import contextlib
+import errno
 import os
 import statistics
 import time
@@ -15,6 +16,10 @@ TIMES = 5
 # The p99 of fewer calls is the longest of them, and that of a few syncs the disk's own affair:
 # their median is judged.
 FEW = 50
+# What calls get whose daemon ends, and others find in the directory below the mount point.
+ENDED = (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED, errno.ENOENT)
+# The file that watched() looks at.
+LOOKED_AT = ".of-root"
 
 
 def judged(times):
@@ -74,15 +79,19 @@ class Onlooker:
         return self
 
     def judge(self, beside, what, calls=tuple(MOST_S)):
-        """Gives the p99 of each of these calls that is beyond the control's to `beside`."""
-        for (tree, call), times in self.times.items():
-            if tree != "mount" or not times:
-                continue
-            control = p99(self.times["control", call])
-            print(f"{what}: {call}: p50 {statistics.median(times) * 1e3:.2f}, p99 {p99(times) * 1e3:.2f}, longest "
-                  f"{max(times) * 1e3:.1f} ms, of {len(times)}; control p99 {control * 1e3:.2f} ms")
-            if call in calls and judged(times) > TIMES * judged(self.times["control", call]):
-                beside.add(judged(times), MOST_S[call], f"{what}: root's {call}, {len(times)} times")
+        judge(self.times, beside, what, calls)
+
+
+def judge(all_times, beside, what, calls=tuple(MOST_S)):
+    """Gives the p99 of each of these calls that is beyond the control's to `beside`."""
+    for (tree, call), times in all_times.items():
+        if tree != "mount" or not times:
+            continue
+        control = p99(all_times["control", call])
+        print(f"{what}: {call}: p50 {statistics.median(times) * 1e3:.2f}, p99 {p99(times) * 1e3:.2f}, longest "
+              f"{max(times) * 1e3:.1f} ms, of {len(times)}; control p99 {control * 1e3:.2f} ms")
+        if call in calls and judged(times) > TIMES * judged(all_times["control", call]):
+            beside.add(judged(times), MOST_S[call], f"{what}: root's {call}, {len(times)} times")
 
 
 @contextlib.contextmanager
@@ -103,3 +112,37 @@ def hogs(function, *arguments, count=1, uid=kvmount.NOBODY, seconds=60):
 
 def _hog(function, stop, number, *arguments):
     return function(lambda: os.path.exists(stop), number, *arguments)
+
+
+def look_without_end(goes_on, _, roots):
+    """(tree, call) -> the seconds that each stat and open of one file took; a look each 20 ms."""
+    times = {(tree, call): [] for tree in roots for call in ("stat", "open")}
+    while goes_on():
+        for tree, root in roots.items():
+            path = os.path.join(root, LOOKED_AT)
+            for call, look in (("stat", os.stat), ("open", lambda name: os.close(os.open(name, os.O_RDONLY)))):
+                began = time.monotonic()
+                try:
+                    look(path)
+                except OSError as error:
+                    # The test ends its daemon, and starts another.
+                    assert tree == "mount" and error.errno in ENDED, error
+                    continue
+                times[tree, call].append(time.monotonic() - began)
+        time.sleep(0.02)
+    return times
+
+
+@contextlib.contextmanager
+def watched(mount, what):
+    """Whatever is done to the mount while the `with` lasts, root's stat and open are answered as soon as the module says.
+    The file that they are of is pinned, so that it stays there."""
+    roots = {"mount": mount.mnt, "control": mount.control}
+    for root in roots.values():
+        with open(os.path.join(root, LOOKED_AT), "wb") as file:
+            file.write(b"of root" * 100)
+    os.setxattr(os.path.join(mount.mnt, LOOKED_AT), "user.kvcachefs.policy", b"pin")
+    with kvmount.Beside() as beside:
+        with hogs(look_without_end, roots, uid=0, seconds=120) as (watcher,):
+            yield
+        judge(watcher.returned, beside, what)

@@ -14,6 +14,7 @@ import pools
 pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="who waits for whom in the daemon")
 
 SECONDS = 8 if kvmount.FULL else 3
+MIB = 1 << 20
 
 
 @pytest.fixture(name="shared")
@@ -135,3 +136,43 @@ def test_who_renames_without_end_keeps_nobody_from_being_read(shared):
         keeper = sum(after.get(name, 0) - before.get(name, 0) for name in ("kv-blocks", "kv-count"))
         print(f"read anew: {keeper:.2f} s of CPU in {took:.1f} s")
         assert keeper < 0.6 * took
+
+
+def flip_without_end(goes_on, number, directory, files):
+    """A directory with so many files, whose policy is told anew each time."""
+    own = f"{directory}/own-{number}"
+    os.mkdir(own)
+    for name in range(files):
+        with open(f"{own}/{name}", "wb") as file:
+            file.write(b"kept")
+    told = 0
+    while goes_on():
+        os.setxattr(own, "user.kvcachefs.policy", (b"keep", b"cache")[told % 2])
+        told += 1
+    return told
+
+
+@pytest.mark.gate
+def test_who_tells_policies_without_end_keeps_nobody_from_being_served():
+    """Each word has the files below counted anew, and what the evictor passed over looked at again: a part of one CPU at most,
+    and room for others is made all the while."""
+    with kvmount.Mount("told", size=64 * MIB, options=["--lease", "1s"]) as mount:
+        theirs = os.path.join(mount.mnt, "theirs")
+        os.mkdir(theirs)
+        os.chown(theirs, kvmount.NOBODY, kvmount.NOBODY)
+        looker = onlooker.Onlooker(mount)
+        os.setxattr(f"{mount.mnt}/of-root", "user.kvcachefs.policy", b"pin")
+        with kvmount.Beside() as beside:
+            with onlooker.hogs(flip_without_end, theirs, 3000, count=2, seconds=120) as hogs:
+                kvmount.wait_until(lambda: len(os.listdir(theirs)) == len(hogs), 60, "the hogs' begin")
+                before, begin = cpu_of_threads(mount.pid()), time.monotonic()
+                for number in range(100):  # More than there is room for.
+                    with open(f"{mount.mnt}/{number}", "wb", buffering=0) as file:
+                        file.write(os.urandom(MIB))
+                    looker.during(SECONDS / 100)
+                after, took = cpu_of_threads(mount.pid()), time.monotonic() - begin
+            looker.judge(beside, "two who tell policies", calls=("stat", "open"))
+        walks = sum(after.get(name, 0) - before.get(name, 0) for name in ("kv-blocks", "kv-count", "kv-evict"))
+        print(f"told {[hog.returned for hog in hogs]} times; walks {walks:.2f} s of CPU in {took:.1f} s")
+        assert walks < 0.6 * took
+        assert os.path.exists(f"{mount.mnt}/99") and mount.status()["dropped"]["room"]["files"] > 0

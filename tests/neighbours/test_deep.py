@@ -113,7 +113,8 @@ def test_deep_blocks_of_one_hash_hold_no_eviction_up(theirs):
     watch.wait_at_rest(mount)
     began = time.monotonic()
     mount.stop()
-    assert time.monotonic() - began < 10 * kvmount.SLOWNESS
+    if time.monotonic() - began > 10 * kvmount.SLOWNESS:
+        raise kvmount.Late("the end of the mount")
 
 
 @pytest.mark.gate

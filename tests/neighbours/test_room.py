@@ -32,7 +32,8 @@ def made_full(request):
             with open(f"{mount.mnt}/block-{number}", "wb") as file:
                 file.write(os.urandom(MIB))
         watch.wait_at_rest(mount)
-        yield mount, theirs
+        with onlooker.watched(mount, request.node.name):
+            yield mount, theirs
 
 
 def blocks(mount):
@@ -161,27 +162,54 @@ def test_attributes_are_as_many_as_on_ext4():
         assert 0.9 * counts[1] <= counts[0] <= 1.1 * counts[1], counts
 
 
+def take_at_once(theirs, take):
+    """Eight new files, all open until the last take(file) is done: (what each call said, 0 or its errno; the bytes that they
+    have)."""
+    fds = [os.open(f"{theirs}/part-{number}", os.O_WRONLY | os.O_CREAT) for number in range(8)]
+
+    def one(fd):
+        try:
+            take(fd)
+            return 0
+        except OSError as error:
+            return error.errno
+
+    with concurrent.futures.ThreadPoolExecutor(len(fds)) as threads:
+        results = list(threads.map(one, fds))
+    return results, sum(os.fstat(fd).st_blocks * 512 for fd in fds)
+
+
 def test_many_who_allocate_at_once_do_not_overrun(full):
     """Each sees the others' bytes before they are there. All are open until the last is done: what is closed can go."""
     mount, theirs = full
 
-    def all_at_once():
-        fds = [os.open(f"{theirs}/part-{number}", os.O_WRONLY | os.O_CREAT) for number in range(8)]
+    def take(fd):
+        os.posix_fallocate(fd, 0, SIZE // 4)
 
-        def one(fd):
-            try:
-                os.posix_fallocate(fd, 0, SIZE // 4)
-                return 0
-            except OSError as error:
-                return error.errno
-
-        with concurrent.futures.ThreadPoolExecutor(len(fds)) as threads:
-            results = list(threads.map(one, fds))
-        return results, sum(os.fstat(fd).st_blocks * 512 for fd in fds)
-
-    results, used = kvmount.run_as(all_at_once, uid=kvmount.NOBODY)
+    results, used = kvmount.run_as(take_at_once, theirs, take, uid=kvmount.NOBODY)
     assert set(results) <= {0, errno.ENOSPC} and 1 <= results.count(0) <= 4, results
     assert used <= SIZE
+
+
+def test_many_who_copy_at_once_do_not_overrun_a_quota(full):
+    """One call copies as many bytes as the quota has and keeps them; of what others stored no more goes than that."""
+    mount, theirs = full
+    assert mount.cli("set", theirs, "quota=64MiB").returncode == 0
+    source = f"{mount.mnt}/source"
+    put(source, 48 * MIB)
+    os.chmod(source, 0o644)
+    watch.wait_at_rest(mount)
+    before = len(blocks(mount))
+
+    def take(fd):
+        come, done = os.open(source, os.O_RDONLY), 0
+        while done < 48 * MIB:
+            done += os.copy_file_range(come, fd, 48 * MIB - done, done, done)
+
+    results, used = kvmount.run_as(take_at_once, theirs, take, uid=kvmount.NOBODY)
+    assert set(results) == {0, errno.EDQUOT} and results.count(0) == 1, results
+    assert 48 * MIB <= used <= 64 * MIB
+    assert len(blocks(mount)) >= before - 64
 
 
 def write_until_refused(fd, size):
@@ -341,6 +369,37 @@ def test_what_is_kept_counts_against_its_own(full, how, terms):
     assert sum(os.path.exists(f"{promised}/{number}") for number in range(100)) == 100
     for number in range(count):
         assert os.path.getsize(f"{theirs}/kept-{number}") == MIB, number
+
+
+def keep_small(theirs, most):
+    """Keeps files of a byte until that is refused: (how many were kept, the errno)."""
+    for number in range(most):
+        try:
+            put(f"{theirs}/kept-{number}", 1, sync=True)
+        except OSError as error:
+            return number, error.errno
+    return most, 0
+
+
+@pytest.mark.gate
+def test_kept_files_take_no_inodes_of_others_shares():
+    """Small ones hold few bytes, yet each an inode of the disk below, which has a fixed number of them."""
+    inodes = 2000
+    with kvmount.LoopFs("ext4", size=2 * SIZE, mkfs=["-N", str(inodes)]) as disk, kvmount.Mount(
+            "inodes", nvme=os.path.join(disk.path, "nvme"), size=SIZE, options=["--lease", "1s"]) as mount:
+        theirs, promised = f"{mount.mnt}/theirs", f"{mount.mnt}/promised"
+        os.mkdir(theirs)
+        os.chown(theirs, kvmount.NOBODY, kvmount.NOBODY)
+        os.mkdir(promised)
+        assert mount.cli("set", promised, "share=50%").returncode == 0
+        there = os.statvfs(disk.path).f_files
+        count, code = kvmount.run_as(keep_small, theirs, there, uid=kvmount.NOBODY)
+        assert code == errno.ENOSPC and .4 * there <= count <= .6 * there, (count, code, there)
+        for number in range(there // 4):
+            put(f"{promised}/{number}", 4096)
+        mount.flush()
+        assert sum(os.path.exists(f"{promised}/{number}") for number in range(there // 4)) == there // 4
+        assert len(os.listdir(theirs)) >= count
 
 
 def test_what_is_told_to_be_kept_later_takes_nobodys_share(full):

@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -61,10 +62,14 @@ def test_nothing_of_the_starter_is_held(place):
 
 
 def test_limits_of_the_starter_do_not_count(place):
-    """Who starts it may have been allowed files of a megabyte and a second of processor time."""
+    """Who starts it may have been allowed files of a megabyte, a second of processor time, small stacks and little memory."""
+    limits = {resource.RLIMIT_FSIZE: 1 << 20, resource.RLIMIT_CPU: 1, resource.RLIMIT_STACK: 256 << 10}
+    if not kvmount.SANITIZER:  # Their programs map terabytes before they begin.
+        limits[resource.RLIMIT_AS] = limits[resource.RLIMIT_DATA] = 256 << 20
+
     def limit():
-        for which in (resource.RLIMIT_FSIZE, resource.RLIMIT_CPU):
-            resource.setrlimit(which, (1 << 20, resource.getrlimit(which)[1]))
+        for which, most in limits.items():
+            resource.setrlimit(which, (most, resource.getrlimit(which)[1]))
 
     done = subprocess.run([KVCACHEFS, "mount", "--nvme", place.nvme, place.mnt], capture_output=True, text=True,
                           preexec_fn=limit, timeout=60 * kvmount.SLOWNESS, check=False)
@@ -241,6 +246,44 @@ def test_a_log_is_a_file_of_its_own(place):
         assert f"--log: {log}: {word}" in said, said
     with open(target, encoding="utf-8") as file:
         assert file.read() == "precious"
+
+
+@pytest.mark.gate
+def test_a_log_is_led_nowhere_by_who_owns_a_directory_above_it(place):
+    """Its name is looked up again every second; whoever renames a directory above it does not choose what root appends to."""
+    theirs, target = f"{place.work}/theirs", f"{place.work}/of-root"
+    for directory in (theirs, f"{theirs}/logs", target):
+        os.mkdir(directory)
+    os.chown(theirs, kvmount.NOBODY, kvmount.NOBODY)
+    place.log = f"{theirs}/logs/log"
+    place.start(options=["--log-level", "debug"])
+
+    def lead_elsewhere():
+        os.rename(f"{theirs}/logs", f"{theirs}/moved")
+        os.symlink(target, f"{theirs}/logs")
+
+    os.chmod(place.work, 0o755)
+    kvmount.run_as(lead_elsewhere, uid=kvmount.NOBODY)
+
+    def lines():
+        with pytest.raises(OSError):
+            os.getxattr(place.mnt, "user.missing")
+        with open(f"{theirs}/moved/log", encoding="utf-8") as log:
+            return log.read().count("operation=getxattr")
+
+    # For longer than from one look to the next.
+    least = time.monotonic() + 2.5
+    kvmount.wait_until(lambda: lines() > 20 and time.monotonic() > least, 20, "lines in the log that was moved")
+    assert os.listdir(target) == []
+
+
+@pytest.mark.gate
+def test_a_log_of_another_user_is_refused(place):
+    with open(f"{place.work}/log", "w", encoding="utf-8"):
+        os.chown(f"{place.work}/log", kvmount.NOBODY, kvmount.NOBODY)
+    said = refused(place, "--log", f"{place.work}/log", code=1)
+    assert f"--log: {place.work}/log: belongs to uid {kvmount.NOBODY}" in said, said
+    assert os.path.getsize(f"{place.work}/log") == 0
 
 
 @pytest.mark.gate

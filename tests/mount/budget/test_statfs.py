@@ -1,6 +1,7 @@
 """What statfs and du tell is what the cleaners that runtimes bring along need: they leave evictable
 files alone, and see at once what was freed."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -229,3 +230,24 @@ def test_du_is_truthful(limited):
     watch.wait_calm(mount)
     used = watch.budget(mount)["used"]
     assert used == ours[1], "the budget counts what du does"
+
+
+@pytest.mark.short
+def test_a_size_that_others_have_filled_is_said_and_not_shown():
+    """Programs that believe df would never see a size full that cannot be reached."""
+    mount = kvmount.Mount("reached").create()
+    with contextlib.ExitStack() as stack:
+        disk = stack.enter_context(kvmount.LoopFs("ext4", size=512 * MIB))
+        stack.callback(mount.close)
+        with open(os.path.join(disk.path, "of-others"), "wb") as others:
+            os.posix_fallocate(others.fileno(), 0, 300 * MIB)
+        below = os.statvfs(disk.path)
+        nvme = os.path.join(disk.path, "nvme")
+        os.mkdir(nvme, 0o700)
+        done = mount.cli("mount", "--nvme", f"{nvme}:400MiB", "--state", mount.state, mount.mnt)
+        assert done.returncode == 0, done.stderr
+        (said,) = [line for line in done.stderr.splitlines() if "can be reached" in line]
+        assert f"--nvme: {nvme}:400MiB: " in said and "others have the rest" in said, said
+        shown = os.statvfs(mount.mnt)
+        assert 64 * MIB < shown.f_blocks * shown.f_frsize <= below.f_bavail * below.f_frsize
+        mount.stop()

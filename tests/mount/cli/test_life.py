@@ -59,6 +59,29 @@ def test_the_background_mount_answers_when_it_returns(mounts):
     assert os.listdir(mount.mnt) == []
 
 
+def test_a_mount_waits_for_a_daemon_that_is_ending(mounts, tmp_path):
+    """umount(8) returns before the last stores are sealed; the next mount, and fsck, come right after it."""
+    slow = ["strace", "-f", "-qq", "-o", str(tmp_path / "trace"), "-e", "trace=fdatasync,syncfs", "-e",
+            "inject=fdatasync,syncfs:delay_exit=1500000"]
+    mount = mounts(wrapper=slow)
+    for check in (lambda: mount.fsck()[0], lambda: mount.start(foreground=False, wrapper=[]) and 0):
+        with open(f"{mount.mnt}/f", "ab") as file:
+            file.write(b"x")
+        first = mount.process
+        subprocess.run(["umount", mount.mnt], check=True)
+        assert first.poll() is None, "it is to be ending"
+        assert check() == 0
+        assert first.wait(60) == 0
+        if not mount.is_mounted():
+            mount.start()
+    assert read(f"{mount.mnt}/f") == "xx"
+    assert re.search(r"kvcachefs with pid \d+ is ending: waiting for it", read(mount.stderr))
+    log = read(mount.log)
+    for step in ("end_the_session", "seal_what_was_stored", "close_the_files", "close_the_database"):
+        assert re.search(rf"event=stopping step={step} after_s=\d", log), step
+    assert re.search(r"event=stopped seconds=\d", log)
+
+
 def test_the_kernel_is_told_nothing_before_it_knows_the_root(mounts, tmp_path):
     """A message on its way past the first GETATTR would have it forget the answer, and the mode of a
     new mount's root is 0 until then: EACCES for whoever calls first."""

@@ -10,7 +10,7 @@ import pytest
 
 import kvmount
 
-pytestmark = [pytest.mark.gate, pytest.mark.promise(6),
+pytestmark = [pytest.mark.gate, pytest.mark.both_paths, pytest.mark.promise(6),
               pytest.mark.skipif(kvmount.PLAIN, reason="ext4 has no daemon that could be asked")]
 
 SIZE = 1 << 20

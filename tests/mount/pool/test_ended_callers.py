@@ -105,8 +105,8 @@ def a_mount_on_a_pool(transport):
 def end_by(deadline, children):
     for child in children:
         left = deadline - time.monotonic()
-        assert kvmount.wait_pidfd(child.pidfd, max(left, 0) / kvmount.SLOWNESS), \
-            "a caller outlived the deadline of its open"
+        if not kvmount.wait_pidfd(child.pidfd, max(left, 0) / kvmount.SLOWNESS):
+            raise kvmount.Late("a caller outlived the deadline of its open")
 
 
 @pytest.mark.promise(2)

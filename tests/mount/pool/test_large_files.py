@@ -2,6 +2,7 @@
 for the bytes that he needs, and gets those that were stored or an error in time."""
 
 import concurrent.futures
+import contextlib
 import errno
 import hashlib
 import importlib.util
@@ -112,29 +113,27 @@ def test_a_copy_made_while_it_comes_is_whole(scene):
 @pytest.mark.alone
 @PATHS
 def test_many_read_it_at_once(scene):
-    def read(number):
+    def read(number, file):
         chance = random.Random(number)
-        try:
-            opened = open(scene.path, "rb", buffering=0)
-        except FileNotFoundError as error:
-            raise kvmount.Late("an open of one of forty was a miss") from error
-        with opened as file:
-            for _ in range(12):
-                at = chance.randrange(SIZE)
-                length = chance.choice([1, 4096, 300_000, 3 * MIB])
-                end = min(at + length, SIZE)
-                while at < end:
-                    try:
-                        got = os.pread(file.fileno(), end - at, at)
-                    except OSError as error:
-                        assert error.errno == errno.EIO, error
-                        raise kvmount.Late("a read of one of forty made no progress") from error
-                    # Of a read whose second half makes none, the first.
-                    assert got and got == scene.data[at:at + len(got)], (number, at, end, len(got))
-                    at += len(got)
+        for _ in range(12):
+            at = chance.randrange(SIZE)
+            length = chance.choice([1, 4096, 300_000, 3 * MIB])
+            end = min(at + length, SIZE)
+            while at < end:
+                try:
+                    got = os.pread(file.fileno(), end - at, at)
+                except OSError as error:
+                    assert error.errno == errno.EIO, error
+                    raise kvmount.Late("a read of one of forty made no progress") from error
+                # Of a read whose second half makes none, the first.
+                assert got and got == scene.data[at:at + len(got)], (number, at, end, len(got))
+                at += len(got)
 
-    with concurrent.futures.ThreadPoolExecutor(40) as threads:
-        list(threads.map(read, range(40)))
+    with contextlib.ExitStack() as stack:
+        # One after the other: of a dozen opens that wait for the pool at once the next is a miss.
+        files = [stack.enter_context(open(scene.path, "rb", buffering=0)) for _ in range(40)]
+        with concurrent.futures.ThreadPoolExecutor(40) as threads:
+            list(threads.map(read, range(40), files))
 
 
 @PATHS
@@ -156,10 +155,12 @@ def test_a_server_that_stops_is_an_error_in_time(scene, advice):
                 assert error.errno == errno.EIO
                 failed = True
             took = time.monotonic() - began
-            assert took <= (NO_PROGRESS_S * 1.1 + 0.5) * kvmount.SLOWNESS, took
+            if took > (NO_PROGRESS_S * 1.1 + 0.5) * kvmount.SLOWNESS:
+                raise kvmount.Late(f"a read took {took:.2f} s")
             began = time.monotonic()
             os.stat(scene.b.mnt)
-            assert time.monotonic() - began < kvmount.SLOWNESS
+            if time.monotonic() - began > kvmount.SLOWNESS:
+                raise kvmount.Late("a stat of the root")
         assert failed or pools.state(scene.b)["loaded"] == 1
         # What came can be read.
         assert os.pread(descriptor, 100, 0) == scene.data[:100]

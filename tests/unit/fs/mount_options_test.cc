@@ -30,6 +30,31 @@ TEST(MountOptions, TheLastOfAPairCounts) {
             kernel_option_words(parsed.kernel));
 }
 
+// The table of man kvcachefs, under -o.
+TEST(MountOptions, WordsOfMount8) {
+  for (const char* word : {"lazytime", "nolazytime", "iversion", "noiversion", "mand", "nomand",
+                           "silent", "loud", "norelatime", "nostrictatime", "symfollow"}) {
+    const Parsed parsed = parse(word);
+    EXPECT_EQ(0, parsed.code) << word << ": " << parsed.problem;
+    EXPECT_EQ(KernelOptions{}, parsed.kernel) << word;
+  }
+  const std::pair<const char*, AccessTimes> times[] = {
+      {"noatime", AccessTimes::kNever},
+      {"relatime", AccessTimes::kRelative},
+      {"strictatime", AccessTimes::kAlways},
+      {"noatime,atime", AccessTimes::kAsBelow},
+      {"strictatime,nostrictatime", AccessTimes::kAsBelow}};
+  for (const auto& [words, expected] : times)
+    EXPECT_EQ(expected, parse(words).kernel.access_times) << words;
+  EXPECT_FALSE(parse("nosymfollow").kernel.symfollow);
+  for (const char* word : {"bind", "rbind", "move", "shared", "rprivate", "unbindable"}) {
+    const Parsed parsed = parse(word);
+    EXPECT_EQ(EINVAL, parsed.code) << word;
+    EXPECT_NE(std::string::npos, parsed.problem.find("man mount")) << parsed.problem;
+  }
+  EXPECT_EQ(EINVAL, parse("strictatime=1").code);
+}
+
 TEST(MountOptions, WordsOfTheMountTableMeanNothing) {
   const Parsed parsed =
       parse("defaults,_netdev,nofail,noauto,x-systemd.automount,x-foo=bar,comment=a,user");

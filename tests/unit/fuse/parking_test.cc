@@ -42,6 +42,37 @@ TEST(Parking, APlaceIsFreeWhenItIsLeft) {
   EXPECT_FALSE(queue->enter(1, 0));
 }
 
+TEST(Parking, FurtherPlacesAreCountedByThemselves) {
+  const auto queue = std::make_shared<Parking>();
+  Parking::Place place = queue->enter(1, 1);
+  ASSERT_TRUE(place);
+  Parking::Place beyond = queue->enter_beyond(1);
+  EXPECT_TRUE(beyond);
+  EXPECT_FALSE(queue->enter_beyond(1));
+  place.leave();
+  EXPECT_FALSE(queue->enter_beyond(1));
+  place = queue->enter(2, 1);
+  EXPECT_TRUE(place);
+  Parking::Place moved;
+  moved = std::move(beyond);
+  moved.leave();
+  EXPECT_TRUE(queue->enter_beyond(1));
+  EXPECT_FALSE(queue->enter(3, 1));
+}
+
+TEST(Parking, WhoWaitsForAPlaceIsTold) {
+  const auto queue = std::make_shared<Parking>();
+  Parking::Place place = queue->enter(1, 1);
+  const std::uint64_t seen = queue->leaves();
+  std::thread other([&] { place.leave(); });
+  queue->await_leave(seen, std::chrono::hours(1));
+  EXPECT_EQ(seen + 1, queue->leaves());
+  other.join();
+  // Also of what has been left already.
+  queue->await_leave(seen, std::chrono::hours(1));
+  queue->await_leave(seen + 1, std::chrono::milliseconds(1));
+}
+
 TEST(Parking, EachThreadHasItsQueue) {
   Parking::Place here = Parking::of_this_thread().enter(1, 1);
   ASSERT_TRUE(here);

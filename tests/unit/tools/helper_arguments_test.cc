@@ -59,6 +59,21 @@ TEST(Remount, KeepsTheFlagsInForce) {
   EXPECT_FALSE((*remount)->asks_write);
 }
 
+TEST(Remount, LeavesAccessTimesAlone) {
+  std::string problem;
+  for (const char* words :
+       {"remount,noatime", "remount,strictatime", "remount,ro,nodiratime"}) {
+    EXPECT_ERROR(EINVAL, parse_remount(words, "rw,relatime", problem)) << words;
+    EXPECT_NE(std::string::npos, problem.find("access times")) << problem;
+  }
+  EXPECT_ERROR(EINVAL, parse_remount("remount,relatime", "rw,noatime", problem));
+  const auto same = parse_remount("remount,ro,noatime,lazytime", "rw,noatime", problem);
+  ASSERT_OK(same) << problem;
+  const auto links = parse_remount("remount,nosymfollow", "rw,relatime", problem);
+  ASSERT_OK(links) << problem;
+  EXPECT_NE(0U, (*links)->flags & MS_NOSYMFOLLOW);
+}
+
 TEST(Remount, IsAskedForByItsWord) {
   std::string problem;
   const auto none = parse_remount("ro,dev", "", problem);

@@ -22,5 +22,37 @@ TEST(Clock, MonotonicTimeDoesNotGoBack) {
   EXPECT_GT(file_clock_now(), INT64_C(1'500'000'000) * kNanosPerSecond);
 }
 
+UnixNanos fine_now() {
+  timespec t{};
+  clock_gettime(CLOCK_REALTIME, &t);
+  return to_nanos(t);
+}
+
+TEST(FileClock, FollowsATimeThatWasShown) {
+  for (int turn = 0; turn < 1000; ++turn) {
+    const UnixNanos shown = fine_now();
+    note_file_time(shown);
+    EXPECT_GE(file_clock_now(), shown);
+    EXPECT_LE(file_clock_now(), fine_now());
+  }
+}
+
+TEST(FileClock, IsNotLedByATimeOfTomorrow) {
+  constexpr UnixNanos kDay = UnixNanos{24} * 3600 * kNanosPerSecond;
+  note_file_time(fine_now() + kDay);
+  EXPECT_LE(file_clock_now(), fine_now());
+  note_file_time(fine_now() - kDay);
+  EXPECT_GE(file_clock_now(), fine_now() - kLongestTick);
+}
+
+// The clock was ahead when a file was stamped and shown, and was set right.
+TEST(FileClock, GoesOnAfterAClockThatWasWrong) {
+  latest_file_time.store(fine_now() + kNanosPerSecond * 3600);
+  EXPECT_LE(file_clock_now(), fine_now());
+  const UnixNanos shown = fine_now();
+  note_file_time(shown);
+  EXPECT_GE(file_clock_now(), shown);
+}
+
 }  // namespace
 }  // namespace kvcachefs

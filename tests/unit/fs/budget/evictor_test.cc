@@ -12,6 +12,7 @@
 
 #include "backend/base/clock.h"
 #include "fs/known/file_policy.h"
+#include "fs/node/open_file.h"
 #include "tests/fakes/promise.h"
 #include "tests/fakes/test_volume.h"
 
@@ -120,6 +121,42 @@ TEST(Evictor, PassesOverWhatIsOpenLeasedOrKept) {
   EXPECT_TRUE(exists(volume, "kept"));
   EXPECT_FALSE(exists(volume, "crawled"));
   volume->release(reader);
+}
+
+// Well before a walk over all begins anew, which is a quarter of a second.
+TEST(Evictor, WhatWasBusyForAMomentGoesNext) {
+  TestVolume volume(small());
+  start(volume);
+  const Created made = volume.create(kRootInode, "busy");
+  volume.write(*made.opened.file, kBytes);
+  const InodePtr busy = made.opened.file->inode;
+  volume.close(*made.opened.file);
+  volume->forget(made.entry.inode, 1);
+  for (int i = 0; i < 24; ++i) {
+    TestVolume::let_pass(
+        std::chrono::milliseconds(20));  // two stamps: it goes after those before it
+    store(volume, "f" + std::to_string(i));
+  }
+  TestVolume::let_pass(std::chrono::milliseconds(1100));  // Until none of them is young.
+  const auto has_headroom = [&] {
+    const DeviceRoom seen = volume->room_on(0);
+    return seen.room.bytes >= static_cast<std::int64_t>(seen.marks.headroom);
+  };
+  {
+    const std::lock_guard somebody(busy->mutex);
+    for (int i = 0; i < 12 && has_name(volume, "f0"); ++i) {
+      store(volume, "g" + std::to_string(i));
+      ASSERT_TRUE(TestVolume::wait_for(has_headroom));
+    }
+    ASSERT_FALSE(has_name(volume, "f0"));
+  }
+  for (int i = 0; i < 6; ++i) {
+    store(volume, "h" + std::to_string(i));
+    ASSERT_TRUE(TestVolume::wait_for(has_headroom));
+    TestVolume::let_pass(std::chrono::milliseconds(25));
+  }
+  EXPECT_FALSE(has_name(volume, "busy"));
+  EXPECT_TRUE(has_name(volume, "f23"));
 }
 
 TEST(Evictor, AnOpenFileThatIsUsedLateStays) {

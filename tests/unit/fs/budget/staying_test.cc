@@ -93,6 +93,27 @@ TEST(Staying, AShareIsWhatMayStayOfIt) {
   EXPECT_EQ(0U, with(1500).near());
 }
 
+TEST(Staying, AFileThatStaysTakesAnInodeOfTheShares) {
+  PROMISE(8);
+  const std::vector<Tenant> tenants = {with_share(1, 50)};
+  // 1,000 inodes in all: 8 MiB for each.
+  const auto left = [&](std::uint64_t kept, std::uint64_t files, std::uint64_t inode_bytes) {
+    TenantUses uses = uses_of({{.slot = 0, .kept = kept, .live = 100}});
+    uses[0].staying_files = files;
+    return Staying(tenants, uses, kAll, inode_bytes).left(0).of_share;
+  };
+  EXPECT_EQ(mib(3900), left(0, 0, 8 * kMiB));
+  EXPECT_EQ(mib(4000 - 8 * 400), left(0, 400, 8 * kMiB));
+  // Large ones take no more than their bytes.
+  EXPECT_EQ(mib(3900 - 3500), left(3500, 400, 8 * kMiB));
+  EXPECT_EQ(mib(3900), left(0, 400, 0));
+  // A quota is about bytes alone.
+  TenantUses uses = uses_of({{.slot = 2, .kept = 1}});
+  uses[2].staying_files = 500;
+  EXPECT_EQ(mib(99),
+            Staying({with_quota(2, 100 * kMiB)}, uses, kAll, 8 * kMiB).left(2).of_quota);
+}
+
 TEST(Staying, SharesOfMoreThanThereIsAreCutDown) {
   const std::vector<Tenant> tenants = {with_share(1, 100), with_share(2, 100)};
   const Staying staying(tenants, uses_of({{.slot = 1, .kept = 100}}), kAll);

@@ -30,6 +30,59 @@ TEST(Usage, WhatIsAllocatedAheadOfAWriterIsNoUse) {
   EXPECT_EQ(0U, usage.on(0).ahead);
 }
 
+TEST(Usage, WhatIsReservedIsNotCountedOnceMoreWhenItComes) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.made(5, 0, 3);
+  usage.measured(5, 1000);
+  usage.reserve(5, 0, 3, 48'000);
+  EXPECT_EQ(49'000U, usage.on(0).live);
+  EXPECT_EQ(49'000U, usage.by_tenant()[3].live);
+  for (const std::uint64_t bytes : {20'000U, 49'000U}) {
+    usage.measured(5, bytes);
+    EXPECT_EQ(49'000U, usage.on(0).live) << bytes;
+    EXPECT_EQ(49'000U, usage.by_tenant()[3].live) << bytes;
+  }
+  // Others write it as well.
+  usage.measured(5, 60'000);
+  EXPECT_EQ(60'000U, usage.on(0).live);
+  usage.give_back(5, 48'000);
+  EXPECT_EQ(60'000U, usage.on(0).live);
+}
+
+TEST(Usage, ReservationsForOneFileAddUp) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.made(5, 0, 0);
+  usage.reserve(5, 0, 0, 1000);
+  usage.reserve(5, 0, 0, 2000);
+  EXPECT_EQ(3000U, usage.on(0).live);
+  usage.measured(5, 1200);
+  EXPECT_EQ(3000U, usage.on(0).live);
+  usage.give_back(5, 1000);
+  EXPECT_EQ(3000U, usage.on(0).live) << "the second one has taken 200";
+  usage.measured(5, 500);  // cut
+  EXPECT_EQ(2500U, usage.on(0).live);
+  usage.give_back(5, 2000);
+  EXPECT_EQ(500U, usage.on(0).live);
+  EXPECT_EQ(500U, usage.by_tenant()[0].live);
+}
+
+TEST(Usage, WhatIsReservedAndNotTakenIsFreeAgain) {
+  Usage usage(1);
+  start_empty(usage);
+  usage.made(5, 0, 0);
+  usage.reserve(5, 0, 0, 1000);
+  usage.reserve(5, 0, 0, 2000);
+  usage.give_back(5, 2000);
+  EXPECT_EQ(1000U, usage.on(0).live);
+  // Its inode goes before the last call is done.
+  usage.reaped(5, 6);
+  EXPECT_EQ(1000U, usage.on(0).live);
+  usage.give_back(5, 1000);
+  EXPECT_EQ(0U, usage.on(0).all());
+}
+
 TEST(Usage, FollowsAFileFromItsMakingToItsEnd) {
   Usage usage(1);
   start_empty(usage);

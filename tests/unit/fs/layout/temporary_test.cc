@@ -73,6 +73,26 @@ TEST(Temporary, OfSglangMayNotTellWhatItBecomes) {
             testing::described("kv/.0123456789abcdef0123456789abcdef.tmp"));
 }
 
+TEST(Temporary, NamesAreThoseOfTheForms) {
+  for (const TemporaryExample& each : kExamples) {
+    const std::string_view path = each.temporary;
+    EXPECT_TRUE(is_temporary_name(path.substr(path.rfind('/') + 1))) << path;
+    EXPECT_TRUE(has_temporary_name(path)) << path;
+    EXPECT_FALSE(has_temporary_name(each.final_name)) << each.final_name;
+  }
+  for (const char* name :
+       {"x.tmp", ".tmp", "nginx.conf.tmp", "x.tmp.1", "x.tmp.1.2.0123456789abcdef",
+        "x.tmp-0a1b", "x.tmpl.tmp", "x.tmp0a1b2c3d", "x_17.tmp"})
+    EXPECT_TRUE(is_temporary_name(name)) << name;
+  for (const char* name :
+       {"nginx.conf.tmpl", "x.tmpfiles.d", "x.tmp.bin", "x.tmp.old", "x.tmpdeaf", "tmp",
+        "x_tmp", "template", "x.tmp0a1b2c3", "x.tmp0a1b2c3d4", "x.tmp.tar.gz", "x.TMP", ""})
+    EXPECT_FALSE(is_temporary_name(name)) << name;
+  EXPECT_TRUE(has_temporary_name("a/b.tmp/c"));
+  EXPECT_TRUE(has_temporary_name("a/b.tmp"));
+  EXPECT_FALSE(has_temporary_name("a.tmpl/b/c"));
+}
+
 TEST(Temporary, OfAnotherRuntimesFormIsNone) {
   for (const char* path : {
            "m_1a2b3c4d5e6f_r0/9c4/1d_g0/H.bin.tmp",      // vLLM's ends in a number

@@ -205,6 +205,25 @@ TEST_F(SilentDisk, ItsFilesAreMissesAndNotLost) {
   for (int i = 0; i < kFiles; ++i) EXPECT_EQ("bytes", must(volume_.read_path(name(i)))) << i;
 }
 
+// Not as long as the first one whom the disk gives nothing.
+TEST_F(SilentDisk, WhoComesLateWaitsForTheRestOfTheTime) {
+  store();
+  volume_.settle();
+  std::vector<int> sick;
+  for (int i = 0; i < kFiles; ++i)
+    if (is_on_sick(i)) sick.push_back(i);
+  ASSERT_GE(sick.size(), 2U);
+  volume_.faults().on_device_read = stop_sick();
+  volume_.faults().cold = true;
+  gate_.close();
+  std::thread first([&] { EXPECT_FALSE(volume_->lookup(kRootInode, name(sick[0])).ok()); });
+  TestVolume::let_pass(std::chrono::milliseconds(1000));
+  const std::int64_t came = monotonic_now();
+  EXPECT_FALSE(volume_->lookup(kRootInode, name(sick[1])).ok());
+  EXPECT_LT(monotonic_now() - came, kNanosPerSecond * 18 / 10);
+  first.join();
+}
+
 TEST_F(SilentDisk, WhatIsToBeKeptIsAnError) {
   store();
   for (int i = 0; i < kFiles; ++i) volume_.sync(must(volume_.resolve(name(i))));

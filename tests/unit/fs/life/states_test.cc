@@ -272,6 +272,78 @@ TEST(States, AFileThatTheDiskRefusesIsPoisoned) {
   EXPECT_EQ("x", must(volume.read_path("good")));
 }
 
+// A new file of which a write is refused: its close says it, and it is a miss.
+void expect_unpublished(TestVolume& volume, const std::string& name, bool is_seen) {
+  const Created made = volume.create(kRootInode, name);
+  volume.write(*made.opened.file, "bytes");
+  volume->refused_write(*made.opened.file, is_seen);
+  EXPECT_ERROR(EIO, volume->flush(*made.opened.file, kRoot));
+  volume->release(*made.opened.file);
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, name));
+}
+
+// A write of a mapping, of which no call says what became of it.
+TEST(States, AFileWithAWriteThatWasRefusedUnseenIsNotWhole) {
+  PROMISE(1);
+  TestVolume volume;
+  // One that was not published: its close says it.
+  expect_unpublished(volume, "new", /*is_seen=*/false);
+  // Others go with their last close: one that was published, one that was sealed.
+  const InodeNumber sealed = volume.store_file(kRootInode, "sealed", "bytes");
+  volume.settle();
+  const InodeNumber published = volume.store_file(kRootInode, "published", "bytes");
+  // An application's own file has errors, and is there.
+  const InodeNumber synced = volume.store_file(kRootInode, "synced", "bytes");
+  volume.sync(synced);
+  const std::uint64_t before = volume->counts().poisoned;
+  for (const InodeNumber inode : {sealed, published, synced}) {
+    OpenFile& writer = volume.open(inode, O_RDWR);
+    volume.write(writer, "BYTES");
+    volume->refused_write(writer, false);
+    must(volume->flush(writer, kRoot));
+    volume->release(writer);
+  }
+  EXPECT_EQ(before + 2, volume->counts().poisoned);
+  volume.start();
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "sealed"));
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "published"));
+  EXPECT_TRUE(
+      TestVolume::wait_for([&] { return volume.state_of(synced) == DataState::kSealed; }));
+  EXPECT_EQ("BYTES", must(volume.read_path("synced")));
+  // A file that is written anew under such a name is another one.
+  volume.store_file(kRootInode, "new", "whole");
+  EXPECT_EQ("whole", must(volume.read_path("new")));
+}
+
+// Of a write(2) its application hears.
+TEST(States, ANewFileWithAWriteThatWasRefusedIsNotPublished) {
+  PROMISE(1);
+  TestVolume volume;
+  expect_unpublished(volume, "new", /*is_seen=*/true);
+  const InodeNumber published = volume.store_file(kRootInode, "published", "bytes");
+  OpenFile& writer = volume.open(published, O_RDWR);
+  volume->refused_write(writer, true);
+  volume->release(writer);
+  EXPECT_EQ("bytes", must(volume.read_path("published")));
+}
+
+// The file that it replaces is as good as before.
+TEST(States, ATornRewriteBringsTheOldBytesBack) {
+  PROMISE(1);
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "old");
+  volume.settle();
+  volume.start();
+  OpenFile& writer = volume.open(inode, O_WRONLY | O_TRUNC);
+  const InodePtr held = writer.inode;
+  volume.write(writer, "ne");
+  volume->refused_write(writer, false);
+  EXPECT_ERROR(EIO, volume->flush(writer, kRoot));
+  volume->release(writer);
+  EXPECT_TRUE(TestVolume::wait_for([&] { return volume->counts().poisoned == 1; }));
+  EXPECT_EQ("old", must(volume.read_path("f")));
+}
+
 TEST(States, WhatIsToBeKeptOutlivesADiskThatRefusesItForAMoment) {
   TestVolume volume;
   const InodeNumber synced = volume.store_file(kRootInode, "synced", "one");

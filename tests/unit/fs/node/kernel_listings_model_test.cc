@@ -111,6 +111,7 @@ class World : public KernelNotifications {
 
   void invalidate_entry(InodeNumber, std::string) override {}
   void invalidate_attributes(InodeNumber) override {}
+  void invalidate_attributes_at_once(InodeNumber) override {}
   void invalidate_data(InodeNumber) override {}
   void drop_listing(InodeNumber, std::uint64_t ticket) override { messages_.push_back(ticket); }
 

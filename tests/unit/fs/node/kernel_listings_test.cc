@@ -21,6 +21,7 @@ class ListingMessages : public KernelNotifications {
  public:
   void invalidate_entry(InodeNumber, std::string) override {}
   void invalidate_attributes(InodeNumber) override {}
+  void invalidate_attributes_at_once(InodeNumber) override {}
   void invalidate_data(InodeNumber) override {}
   void drop_listing(InodeNumber directory, std::uint64_t ticket) override {
     EXPECT_EQ(kListedDirectory, directory);

@@ -56,6 +56,28 @@ TEST(TimedCall, GoesOnWithoutOneThatDoesNotComeBack) {
   EXPECT_EQ(1, calls.load());
 }
 
+TEST(TimedCall, IsGivenUpWhenItIsWaitedForInVain) {
+  std::promise<void> opens;
+  std::shared_future<void> gate = opens.get_future().share();
+  std::promise<int> late;
+  FairPool threads("timed", {.each = 1, .most = 1, .queue = 1});
+  int looks = 0;
+  const Result<int> given_up = call_within<int>(
+      threads, 1, seconds{3600},
+      [&]() -> Result<int> {
+        gate.wait();
+        return 7;
+      },
+      [&](Result<int> result) { late.set_value(*result); }, [&] { return ++looks == 3; });
+  ASSERT_FALSE(given_up.ok());
+  EXPECT_TRUE(given_up.error().code == ETIMEDOUT || given_up.error().code == EAGAIN);
+  EXPECT_EQ(3, looks);
+  opens.set_value();
+  if (given_up.error().code == ETIMEDOUT) {
+    EXPECT_EQ(7, late.get_future().get());
+  }
+}
+
 TEST(TimedCall, RunsBesideOthersUntilItIsWaitedFor) {
   std::promise<int> told;
   FairPool threads("timed", {.each = 1, .most = 2, .queue = 4});
