@@ -515,12 +515,13 @@ Result<PoolKnown> find_known(PoolSession& session, std::string_view path, Deadli
 
 namespace {
 
-// The bytes of a file from `offset` on, which go to the same place of `fd`; chunks are counted from there. `arrived` is
-// called with each that was compared and written.
+// The bytes of a file from `offset` on, which go to the same place of `fd`; chunks are counted
+// from there. It calls `came` with each part of them, and `arrived` with each chunk that was
+// compared and written.
 // True: it is as it was opened, as far as the server has said so already.
 Result<bool> fetch_bytes(PoolSession& session, PoolFile& file, std::uint64_t offset,
                          std::uint64_t size, int fd, ChunkSums& sums,
-                         const std::uint32_t* expected,
+                         const std::uint32_t* expected, const std::function<void()>& came,
                          const std::function<void(std::size_t)>& arrived, PoolPace pace,
                          Deadline deadline) {
   const Error differs = fail(EILSEQ, "pool: a file is not what was published");
@@ -530,6 +531,7 @@ Result<bool> fetch_bytes(PoolSession& session, PoolFile& file, std::uint64_t off
         // Whoever waited has been answered, and may have asked somebody else.
         if (std::chrono::steady_clock::now() >= deadline)
           return fail(ETIMEDOUT, "pool: bytes came after the deadline");
+        came();
         const std::uint64_t from = at - offset;
         if (!sums.take(from, bytes, expected)) return differs;
         TRY(write_whole(fd, at, bytes));
@@ -560,7 +562,8 @@ Result<void> check_same(PoolSession& session, PoolFile& file, const PoolStatus& 
 
 Result<void> fetch_part(
     PoolSession& session, const PoolKnown& known, std::uint64_t offset, std::uint64_t size,
-    int fd, const std::function<void(std::size_t chunk, std::uint32_t sum)>& arrived,
+    int fd, const std::function<void()>& came,
+    const std::function<void(std::size_t chunk, std::uint32_t sum)>& arrived,
     Deadline deadline) {
   const auto first = static_cast<std::size_t>(offset / kPoolChunk);
   ChunkSums sums(size);
@@ -570,7 +573,7 @@ Result<void> fetch_part(
   const std::uint32_t* const expected =
       is_compared ? known.sums->chunk_crc32c.data() + first : nullptr;
   const bool is_as_opened = TRY(fetch_bytes(
-      session, *known.file, offset, size, fd, sums, expected,
+      session, *known.file, offset, size, fd, sums, expected, came,
       [&](std::size_t chunk) { arrived(first + chunk, sums.sums()[chunk]); }, PoolPace::kPrompt,
       deadline));
   // What is compared with nothing has to be what was found.
@@ -599,8 +602,8 @@ Result<Fetched> fetch(PoolSession& session, std::string_view path,
     return fail(EILSEQ, "pool: a record of checksums is of another size");
   const bool is_as_opened = TRY(fetch_bytes(
       session, *fetched.file, 0, size, fd, sums,
-      is_compared ? fetched.sums->chunk_crc32c.data() : nullptr, [](std::size_t) {}, pace,
-      deadline));
+      is_compared ? fetched.sums->chunk_crc32c.data() : nullptr, [] {}, [](std::size_t) {},
+      pace, deadline));
   fetched.chunk_crc32c = std::move(sums.sums());
   if (!is_as_opened) TRY(check_same(session, *fetched.file, fetched.status, deadline));
   return fetched;

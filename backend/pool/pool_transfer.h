@@ -154,13 +154,15 @@ struct Fetched {
                                     std::optional<PoolKnown> known, int fd, Deadline deadline,
                                     PoolPace pace = PoolPace::kPrompt);
 
-// A part of a file: writes its bytes to the same place of `fd`, open for reading, too, and calls `arrived` with each chunk
-// and its checksum as soon as it is there, on this thread. `known.file` is open; `offset` is where a chunk begins, and the
-// part ends where one ends. Errors: EILSEQ, EAGAIN (the file is shorter by now), those of pread(2) and pwrite(2), and those
-// of any call.
+// A part of a file: writes its bytes to the same place of `fd`, open for reading, too. On this
+// thread it calls `came` whenever the pool has sent some of them, before they are written, and
+// `arrived` with each chunk and its checksum as soon as it is there. `known.file` is open;
+// `offset` is where a chunk begins, and the part ends where one ends. Errors: EILSEQ, EAGAIN (the
+// file is shorter by now), those of pread(2) and pwrite(2), and those of any call.
 [[nodiscard]] Result<void> fetch_part(
     PoolSession& session, const PoolKnown& known, std::uint64_t offset, std::uint64_t size,
-    int fd, const std::function<void(std::size_t chunk, std::uint32_t sum)>& arrived,
+    int fd, const std::function<void()>& came,
+    const std::function<void(std::size_t chunk, std::uint32_t sum)>& arrived,
     Deadline deadline);
 
 // A new file of these bytes; what stands at the path, of a try that was cut short, goes. Errors: those of create() and

@@ -112,8 +112,10 @@ void FrameFetcher::run() {
     }
     bool retries = false;
     for (const std::shared_ptr<Driven>& driven : all) {
-      const bool goes_on = step(*driven);
-      retries = retries || (goes_on && driven->flight->state().failed_ns != 0);
+      if (!step(*driven)) continue;
+      // Nobody rings when the pool can be reached again, or when there is room again.
+      retries = retries || driven->flight->state().failed_ns != 0 ||
+                core_.budget.is_short(driven->device);
     }
     until = SteadyClock::now() + (retries ? kRetryEvery : kIdle);
   }
@@ -130,7 +132,10 @@ bool FrameFetcher::step(Driven& driven) {
   }
   if (state.missing == 0) return step_to_the_end(driven);
   const bool is_unread = state.readers == 0 && !state.is_wanted;
-  if (is_unread && (state.missing * 2 > state.frames || state.failed_ns != 0)) {
+  const bool is_out_of_reach =
+      state.failing_ns != 0 &&
+      monotonic_now() - state.failing_ns >= std::chrono::nanoseconds(kForgetAfter).count();
+  if (is_unread && (state.missing * 2 > state.frames || is_out_of_reach)) {
     bool is_unread_now = false;
     {
       // Who joins does so under this lock.
@@ -156,8 +161,10 @@ bool FrameFetcher::step(Driven& driven) {
     ask(driven, *range, nullptr);
     ++asked;
   }
-  // Nobody waits for it: not while the pool, or the room for it, is short.
-  if (state.failed_ns != 0 || core_.budget.is_short(driven.device)) return true;
+  // Nobody waits for it: not while the room for it is short, and of a pool that has failed one at
+  // a time.
+  if (core_.budget.is_short(driven.device) || (state.failed_ns != 0 && state.asked > 0))
+    return true;
   if (ahead_->load() >= kMostAhead) return true;
   if (const auto range = flight.next_ahead()) {
     ahead_->fetch_add(1);

@@ -2,7 +2,8 @@
 //
 //     open ──► an empty backing file of full size, a flight ──► frames that somebody reads, then those after them
 //     all frames are here ──► the pool's file is as it was found? ──► settled, as any file that was fetched
-//     nobody has it open, and less than half is here ──► forgotten; the name stays, on the pool alone
+//     nobody has it open, and less than half is here, or the pool cannot be reached for kForgetAfter
+//     ──► forgotten; the name stays, on the pool alone
 //
 // One thread asks for frames and looks after the flights; the pool's threads bring them (frame_flight.h). At most
 // kMostAsked ranges of a flight that somebody waits for are asked for at a time, and kMostAhead of all flights that nobody
@@ -66,6 +67,7 @@ class FrameFetcher {
   static constexpr int kMostAhead = 2;
   static constexpr std::chrono::milliseconds kRetryEvery{100};
   static constexpr std::chrono::milliseconds kIdle{60'000};
+  static constexpr std::chrono::milliseconds kForgetAfter{10'000};
   static constexpr std::chrono::milliseconds kRangeDeadline{3000};
   static constexpr std::uint64_t kSlowestRate = 5'000'000;  // bytes a second, of a range
   static constexpr std::chrono::milliseconds kCheckDeadline{2000};

@@ -60,8 +60,6 @@ bool FrameFlight::has(std::uint64_t offset, std::uint64_t size) const {
 
 Result<void> FrameFlight::wait_for(std::uint64_t offset, std::uint64_t size) {
   const auto began = SteadyClock::now();
-  const auto at_most = began + kNoProgress +
-                       std::chrono::milliseconds(known_.status.size / (kSlowestRate / 1000));
   std::unique_lock lock(mutex_);
   const FrameTable::Range range = table_.covering(offset, size);
   if (table_.has(range)) return {};
@@ -69,6 +67,9 @@ Result<void> FrameFlight::wait_for(std::uint64_t offset, std::uint64_t size) {
   const bool is_asked_again = range.first >= given_up_.first && range.end() <= given_up_.end();
   if (is_asked_again && progress_ < gave_up_ && began < gave_up_ + kAskedAgain) return cannot;
   const FrameTable::Want want = table_.want(range);
+  const auto at_most =
+      began + kNoProgress +
+      std::chrono::milliseconds(table_.wanted() * FrameTable::kFrame / (kSlowestRead / 1000));
   bell_->ring();
   Result<void> outcome;
   while (!table_.has(range)) {
@@ -124,7 +125,8 @@ FrameFlight::State FrameFlight::state() const {
           .working = working_,
           .is_wanted = table_.is_wanted(),
           .failure = failure_,
-          .failed_ns = failed_ns_};
+          .failed_ns = failed_ns_,
+          .failing_ns = failing_ns_};
 }
 
 std::optional<FrameTable::Range> FrameFlight::next_wanted() {
@@ -147,9 +149,10 @@ void FrameFlight::answered(FrameTable::Range range, const Result<void>& outcome)
     --asked_;
     table_.ended(range);
     if (outcome.ok()) {
-      failed_ns_ = 0;
+      failed_ns_ = failing_ns_ = 0;
     } else if (is_passing(outcome.error().code)) {
       failed_ns_ = monotonic_now();
+      if (failing_ns_ == 0) failing_ns_ = failed_ns_;
     } else if (!failure_) {
       failure_ = outcome.error();
     }
@@ -186,7 +189,7 @@ Result<void> FrameFlight::fetch(PoolSession& session, FrameTable::Range range,
   }
   const std::uint64_t offset = table_.offset_of(range);
   Result<void> outcome = fetch_part(
-      session, known_, offset, table_.size_of(range), fd_.get(),
+      session, known_, offset, table_.size_of(range), fd_.get(), [this] { bytes_came(); },
       [this](std::size_t chunk, std::uint32_t sum) { chunk_arrived(chunk, sum); }, deadline);
   {
     const std::lock_guard lock(mutex_);
@@ -194,6 +197,12 @@ Result<void> FrameFlight::fetch(PoolSession& session, FrameTable::Range range,
   }
   bell_->ring();
   return outcome;
+}
+
+// The pool answers, however long this machine takes to write it down.
+void FrameFlight::bytes_came() {
+  const std::lock_guard lock(mutex_);
+  progress_ = SteadyClock::now();
 }
 
 void FrameFlight::chunk_arrived(std::size_t chunk, std::uint32_t sum) {

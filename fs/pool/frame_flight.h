@@ -42,8 +42,12 @@ class FrameBell {
 
 class FrameFlight {
  public:
-  // A read ends after so long without a frame, and by this and the file's size at this rate in any case.
+  // A read ends when nothing of its file has come for so long; and by this and, at this rate,
+  // all that is waited for when it begins, in any case: frames come in the order in which they
+  // are asked for.
   static constexpr std::chrono::milliseconds kNoProgress{2000};
+  static constexpr std::uint64_t kSlowestRead = 5'000'000;  // bytes a second
+  // Who waits for the whole file does so by this and its size at this rate.
   static constexpr std::uint64_t kSlowestRate = 50'000'000;  // bytes a second
   // The kernel asks once more for the page whose read-ahead has failed: its reader has waited already.
   static constexpr std::chrono::milliseconds kAskedAgain{250};
@@ -80,8 +84,10 @@ class FrameFlight {
     std::size_t working = 0;       // calls that may still write, answered or not
     bool is_wanted = false;        // somebody waits
     std::optional<Error> failure;  // it will not get any better
-    std::int64_t failed_ns =
-        0;  // monotonic; the last failure to reach the pool; 0: none since a success
+    // Monotonic: the last failure to reach the pool, and the first of those since a success; 0:
+    // none since then.
+    std::int64_t failed_ns = 0;
+    std::int64_t failing_ns = 0;
   };
   [[nodiscard]] State state() const;
   // As the methods of FrameTable.
@@ -111,6 +117,7 @@ class FrameFlight {
   Result<void> fetch(PoolSession& session, FrameTable::Range range, Deadline deadline);
 
  private:
+  void bytes_came();
   void chunk_arrived(std::size_t chunk, std::uint32_t sum);
 
   const PoolKnown known_;
@@ -134,6 +141,7 @@ class FrameFlight {
   FrameTable::Range given_up_{};
   std::optional<Error> failure_;
   std::int64_t failed_ns_ = 0;
+  std::int64_t failing_ns_ = 0;
   bool done_ = false;
 };
 

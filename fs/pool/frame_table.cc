@@ -1,6 +1,7 @@
 #include "fs/pool/frame_table.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace kvcachefs {
 
@@ -32,6 +33,11 @@ FrameTable::Want FrameTable::want(Range range) {
   if (range.end() < ahead_ || range.first > ahead_ + kMostAtOnce) window_ = kFirstWindow;
   ahead_ = range.end();
   return wants_.insert(wants_.end(), range);
+}
+
+std::size_t FrameTable::wanted() const noexcept {
+  return std::accumulate(wants_.begin(), wants_.end(), std::size_t{0},
+                         [](std::size_t sum, const Range& want) { return sum + want.count; });
 }
 
 std::optional<FrameTable::Range> FrameTable::missing_run(std::size_t from, std::size_t end,

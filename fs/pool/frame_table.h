@@ -44,6 +44,8 @@ class FrameTable {
   Want want(Range range);
   void unwant(Want want) { wants_.erase(want); }
   [[nodiscard]] bool is_wanted() const noexcept { return !wants_.empty(); }
+  // The frames that are waited for; one that several wait for is counted for each.
+  [[nodiscard]] std::size_t wanted() const noexcept;
 
   // Frames to be asked for, which are on their way by that. nullopt: there are none. `ahead`: nobody waits for them.
   std::optional<Range> next_wanted();

@@ -135,6 +135,30 @@ TEST_P(LargeFiles, OfWhatHasComeMostlyTheRestComes) {
   EXPECT_TRUE(TestVolume::wait_for([&] { return is_whole(); }));
 }
 
+// A call that fails once, as on a machine that is busy, costs nobody what has come.
+TEST_P(LargeFiles, OfWhatHasComeMostlyTheRestComesAfterAFailure) {
+  gate_->close_at(31 * kMiB);
+  OpenFile& file = b_->open(file_, O_RDONLY);
+  ASSERT_TRUE(TestVolume::wait_for([&] { return gate_->bytes() >= 22 * kMiB; }));
+  // More than half is here.
+  EXPECT_TRUE(bytes_.substr(0, 26 * kMiB) == must(read(file, 0, 26 * kMiB)));
+  (*b_)->release(file);
+  gate_->fail_at(31 * kMiB, ETIMEDOUT);
+  ASSERT_TRUE(TestVolume::wait_for([&] { return gate_->failures() > 0; }));
+  gate_->open();
+  EXPECT_TRUE(TestVolume::wait_for([&] { return is_whole(); }));
+}
+
+// As beside many other readers, or on a busy machine: the bytes come, though not for long enough.
+TEST_P(LargeFiles, AReadWaitsAsLongAsTheFileComes) {
+  OpenFile& file = b_->open(file_, O_RDONLY);
+  gate_->slow_down(8'000'000);
+  const Result<std::string> got = read(file, 5 * kMiB, 30 * kMiB);
+  ASSERT_TRUE(got.ok()) << got.error().what;
+  EXPECT_TRUE(bytes_.substr(5 * kMiB, 30 * kMiB) == *got);
+  (*b_)->release(file);
+}
+
 TEST_P(LargeFiles, ManyReadItAtOnce) {
   std::vector<std::future<std::string>> readers;
   for (std::size_t reader = 0; reader < 8; ++reader) {

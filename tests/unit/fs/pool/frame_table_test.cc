@@ -38,6 +38,7 @@ TEST(FrameTable, WhatIsWaitedForComesFirst) {
   EXPECT_EQ(std::nullopt, table.next_wanted());
   const auto far = table.want({.first = 70, .count = 2});
   const auto near = table.want({.first = 3, .count = 1});
+  EXPECT_EQ(3U, table.wanted());
   EXPECT_EQ((Range{.first = 70, .count = 2}), table.next_wanted());
   EXPECT_EQ((Range{.first = 3, .count = 1}), table.next_wanted());
   // Both are on their way.
