@@ -141,6 +141,8 @@ void add_counts(Text& text, const VolumeCounts& counts) {
   text.one("opens_refused_total", "counter",
            "Opens that were misses because their users had too much open.",
            counts.opens_refused);
+  text.one("evicted_plain_total", "counter",
+           "Evicted files that were no blocks of a known layout.", counts.evicted_plain);
   text.one("slowed_closes_total", "counter", "Closes of written files that waited for room.",
            counts.slowed);
   text.one("verified_bytes_total", "counter", "Compared with their checksums at an open.",
@@ -238,7 +240,8 @@ void add_operations(Text& text, const std::vector<OperationStats>& operations) {
     text.sample(operation.count, {{"operation", operation.name}}, "_count");
   }
   text.about("operation_errors_total", "counter",
-             "Answers with an error that is not an ordinary \"there is none\".");
+             "Answers that say that something is wrong: EIO, ENOSPC, EDQUOT, ETIMEDOUT and the "
+             "like. Not ENOENT, EEXIST, EACCES and what else a request deserves.");
   for (const OperationStats& operation : operations)
     text.sample(operation.errors, {{"operation", operation.name}});
 }
@@ -329,6 +332,9 @@ std::string metrics_text(const StatusReport& report) {
   add_mount(text, report);
   add_tiers(text, report);
   add_counts(text, report.counts);
+  text.one("refused_for_room_total", "counter",
+           "Calls that got ENOSPC: nothing could be evicted for what they wanted to store.",
+           report.refused_calls);
   add_uses(text, report.uses);
   add_tenants(text, report.tenants);
   add_drops(text, report.drops);

@@ -446,6 +446,10 @@ StatusReport Mount::report() {
   }
   out.counts = volume_->counts();
   out.operations = session_->stats().snapshot(now);
+  const Refusals refusals = session_->stats().refusals();
+  out.refused_calls = refusals.calls;
+  if (refusals.calls > 0)
+    out.refused_ago_s = static_cast<double>(now - refusals.last_ns) / kNanosPerSecond;
   out.uses = volume_->uses();
   out.tenants = volume_->tenants();
   out.drops = volume_->drop_counts();

@@ -72,6 +72,12 @@ struct OperationStats {
   std::array<std::uint64_t, kLatencyBounds> below{};
 };
 
+// Calls that were answered with ENOSPC: nothing could go for what they wanted to store.
+struct Refusals {
+  std::uint64_t calls = 0;
+  std::int64_t last_ns = 0;  // when the last one was, of the monotonic clock
+};
+
 class Stats {
  public:
   static constexpr unsigned kRateSeconds = 10;
@@ -81,6 +87,16 @@ class Stats {
   // Both times are of the monotonic clock, in nanoseconds. Any thread.
   void record(Operation operation, std::int64_t began_ns, std::int64_t ended_ns,
               bool failed) noexcept;
+
+  // A call is answered with ENOSPC at that time. Any thread.
+  void refused(std::int64_t now_ns) noexcept {
+    refused_last_ns_.store(now_ns, std::memory_order_relaxed);
+    refused_.fetch_add(1, std::memory_order_relaxed);
+  }
+  [[nodiscard]] Refusals refusals() const noexcept {
+    return {.calls = refused_.load(std::memory_order_relaxed),
+            .last_ns = refused_last_ns_.load(std::memory_order_relaxed)};
+  }
 
   // One entry for every operation that was seen at least once, in the order of Operation.
   // `now_ns` is of the same clock. Any thread; concurrent recording may be seen in part.
@@ -116,6 +132,8 @@ class Stats {
   static std::size_t my_shard() noexcept;
 
   std::unique_ptr<Shard[]> shards_;
+  std::atomic<std::uint64_t> refused_{0};
+  std::atomic<std::int64_t> refused_last_ns_{0};
 };
 
 }  // namespace kvcachefs

@@ -22,6 +22,8 @@ namespace {
 
 using nlohmann::json;
 
+// A store that was refused is worth a word for so long.
+constexpr double kRefusalTold = 60;  // seconds
 // Below this share of free space a tier is worth a word.
 constexpr double kLowSpace = 0.05;
 
@@ -73,6 +75,7 @@ json counts_json(const VolumeCounts& counts) {
           {"leases_ended_early", counts.leases_ended_early},
           {"opens_refused", counts.opens_refused},
           {"slowed", counts.slowed},
+          {"evicted_plain", counts.evicted_plain},
           {"orphan_bytes", counts.orphan_bytes},
           {"unreadable", counts.unreadable},
           {"changed_on_purpose", counts.changed_on_purpose},
@@ -270,6 +273,15 @@ void complain_of_silence(std::vector<std::string>& complaints, const json& tier)
                     text_of(tier, "path"), seconds_text(seconds)));
 }
 
+// The lines of the budgets say what stays.
+void complain_of_refusals(std::vector<std::string>& complaints, const json& refused) {
+  const auto ago = refused.find("ago_s");
+  if (ago == refused.end() || !ago->is_number() || ago->get<double>() >= kRefusalTold) return;
+  complaints.push_back(
+      fmt::format("nothing could be evicted for a store {} ago, which got ENOSPC",
+                  seconds_text(ago->get<double>())));
+}
+
 // The line of the pool says why.
 void complain_of_pool(std::vector<std::string>& complaints, const json& pool) {
   if (pool.empty()) return;
@@ -316,6 +328,7 @@ std::vector<std::string> complaints_of(const json& status) {
     complaints.push_back(
         fmt::format("the disk of the state directory is full ({} free): only removals work",
                     format_size(count_of(status, "state_free"))));
+  complain_of_refusals(complaints, object_of(status, "refused_for_room"));
   complain_of_pool(complaints, object_of(status, "pool"));
   if (text_of(status, "phase") == "stopping") complaints.push_back("stopping");
   return complaints;
@@ -400,6 +413,11 @@ void add_counts(std::string& out, const json& status) {
   if (const std::uint64_t slowed = count_of(counts, "slowed"); slowed > 0)
     out += fmt::format("  slowed      {} closes of written files waited for room\n",
                        grouped(slowed));
+  if (const std::uint64_t plain = count_of(counts, "evicted_plain"); plain > 0)
+    out += fmt::format(
+        "  plain       {} evicted files were no blocks: kvcachefs set DIR policy=keep keeps "
+        "such\n",
+        grouped(plain));
   if (const std::uint64_t orphans = count_of(counts, "orphan_bytes"); orphans > 0)
     out += fmt::format("  orphans     {} of processes that have ended: go first\n",
                        format_size(orphans));
@@ -651,6 +669,8 @@ std::string status_json(const StatusReport& report) {
         {"seconds", report.recovery.seconds}}},
       {"tiers", tiers},
       {"counts", counts_json(report.counts)},
+      {"refused_for_room",
+       {{"calls", report.refused_calls}, {"ago_s", or_null(report.refused_ago_s)}}},
       {"hit_ratio", hit_ratio(report.counts.lookup_hits, report.counts.lookup_misses)},
       {"lookups", {{"hit", report.counts.lookup_hits}, {"miss", report.counts.lookup_misses}}},
       {"models", uses_json(report.uses)},

@@ -64,6 +64,8 @@ struct StatusReport {
   std::vector<TierStatus> tiers;
   VolumeCounts counts;
   std::vector<OperationStats> operations;
+  std::uint64_t refused_calls = 0;           // Refusals::calls
+  std::optional<double> refused_ago_s = {};  // since the last one; absent: there was none
   std::vector<Use> uses;
   std::vector<TenantReport> tenants;
   DropCounts drops;

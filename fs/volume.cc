@@ -751,6 +751,7 @@ VolumeCounts Volume::counts() const {
                       .staged = parts_->stager.counts(),
                       .lookup_hits = counters.lookup_hits.load(),
                       .lookup_misses = counters.lookup_misses.load(),
+                      .evicted_plain = counters.evicted_plain.load(),
                       .duplicates = counters.duplicates.load(),
                       .duplicates_of_other_size = counters.duplicates_of_other_size.load(),
                       .catalog_memory_bytes = parts_->core.catalog.memory_bytes(),

@@ -203,6 +203,7 @@ struct VolumeCounts {
   StageCounts staged;
   std::uint64_t lookup_hits = 0;
   std::uint64_t lookup_misses = 0;
+  std::uint64_t evicted_plain = 0;  // files that were no blocks, for room
   // Copies of a prefix hash that was there already, and those among them of another size.
   std::uint64_t duplicates = 0;
   std::uint64_t duplicates_of_other_size = 0;
@@ -261,7 +262,7 @@ class Volume {
   // does not answer, what it has comes back with the next look.
   Result<void> rmdir(InodeNumber parent, std::string_view name, AskPool ask = AskPool::kYes);
   [[nodiscard]] bool rmdir_asks_pool(InodeNumber parent, std::string_view name);
-  // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE; others EINVAL. Onto a published prefix file: success,
+  // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT; others EINVAL. Onto a published prefix file: success,
   // and the file that was there stays (fs/names/native_map.h); EEXIST with flags, or of a symlink.
   Result<void> rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
                       std::string_view new_name, unsigned flags, const Caller& caller = {});

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/base/clock.h"
+#include "backend/base/must_wait.h"
 #include "fs/life/states.h"
 #include "fs/order/name_record.h"
 
@@ -327,10 +328,18 @@ bool Budget::is_tight(std::uint32_t device) const {
 }
 
 bool Budget::is_full(std::uint32_t device) const {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (device >= of_.size()) return false;
   const Device& of = of_[device];
-  return of.exhausted && (room_now(device) <= 0 || of.seen.room.inodes <= 0);
+  const auto is_full_now = [&] {
+    return of.exhausted && (room_now(device) <= 0 || of.seen.room.inodes <= 0);
+  };
+  if (!is_full_now() || refuses_to_wait()) return is_full_now();
+  const auto called = std::chrono::steady_clock::now();
+  room_made_.wait_until(lock, called + kLongestConfirmed, [&] {
+    return !is_watched_ || !is_full_now() || of.walk_began >= called;
+  });
+  return is_full_now();
 }
 
 bool Budget::is_short(std::uint32_t device) const {
@@ -482,9 +491,24 @@ DeviceRoom Budget::room_on(std::uint32_t device) const {
   return room;
 }
 
-void Budget::set_exhausted(std::uint32_t device, bool exhausted) {
+void Budget::set_exhausted(std::uint32_t device,
+                           std::chrono::steady_clock::time_point walk_began) {
   const std::lock_guard lock(mutex_);
-  of_[device].exhausted = exhausted;
+  of_[device].exhausted = true;
+  of_[device].walk_began = walk_began;
+}
+
+void Budget::set_not_exhausted(std::uint32_t device) {
+  const std::lock_guard lock(mutex_);
+  of_[device].exhausted = false;
+}
+
+void Budget::set_watched(bool watched) {
+  {
+    const std::lock_guard lock(mutex_);
+    is_watched_ = watched;
+  }
+  announce();
 }
 
 // ---- looking

@@ -34,8 +34,8 @@
 
 namespace kvcachefs {
 
-// Room that is counted as taken before it is; until this ends. Its owner measures the inode before
-// that: the room that it has taken would else be free for a moment.
+// Room that is counted as taken before it is; until this ends. Its owner measures the inode
+// before that: the room that it has taken would else be free for a moment.
 class Reservation {
  public:
   Reservation(Usage& usage, InodeNumber inode, std::uint32_t device, TenantSlot tenant,
@@ -127,7 +127,10 @@ class Budget {
   [[nodiscard]] Staying staying() const;
   // It has more than its quota, and nothing of that can be evicted: EDQUOT.
   [[nodiscard]] bool is_over_quota(TenantSlot tenant) const;
-  // Over its budget, and nothing can be evicted: ENOSPC.
+  // Over its budget, and nothing can be evicted: ENOSPC. What stays may go the next moment (a
+  // lease ends, or the process that owns it): while there is an evictor the call waits until that
+  // has looked at all once more, for kLongestConfirmed at most, unless the thread refuses to
+  // wait.
   [[nodiscard]] bool is_full(std::uint32_t device) const;
   // The evictor is behind with it: who takes room there waits, or does without.
   [[nodiscard]] bool is_short(std::uint32_t device) const;
@@ -163,8 +166,12 @@ class Budget {
   // Measures what is being written and looks at the devices. Of a device that does not answer, what was
   // seen last holds.
   void look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t now_ns);
-  // What the last round of evictions came to: nothing was left that could go.
-  void set_exhausted(std::uint32_t device, bool exhausted);
+  // What the last round of evictions came to: nothing was left that could go, of all that a walk
+  // has met that began then.
+  void set_exhausted(std::uint32_t device, std::chrono::steady_clock::time_point walk_began);
+  void set_not_exhausted(std::uint32_t device);
+  // Its thread runs from now on, and calls announce() after each round; or has ended.
+  void set_watched(bool watched);
   // The files of such tenants that somebody writes, the one that occupies most first, `most` at
   // most.
   [[nodiscard]] std::vector<InodeNumber> largest_written(TenantMask tenants,
@@ -196,6 +203,8 @@ class Budget {
  private:
   // So long a close may take when evictions do not come through.
   static constexpr std::chrono::seconds kLongestWait{2};
+  // A walk over some files takes milliseconds, and one over a million seconds.
+  static constexpr std::chrono::seconds kLongestConfirmed{1};
   // A whole disk of small files takes longer.
   static constexpr std::chrono::seconds kLongestTake{10};
   // Looked at in one round; the others in the next.
@@ -203,13 +212,14 @@ class Budget {
 
   struct Device {
     DeviceLimits limits;
-    WriteRate rate;             // of look()'s thread
-    DeviceRoom seen;            // under mutex_
-    bool looked = false;        // `seen` is something; until then there is room; under mutex_
-    bool exhausted = false;     // under mutex_
-    double typical = 0;         // bytes of a file; under mutex_
-    std::uint64_t writers = 0;  // under mutex_
-    std::uint64_t danger = 1;   // under mutex_
+    WriteRate rate;          // of look()'s thread
+    DeviceRoom seen;         // under mutex_
+    bool looked = false;     // `seen` is something; until then there is room; under mutex_
+    bool exhausted = false;  // under mutex_
+    std::chrono::steady_clock::time_point walk_began{};  // that said so; under mutex_
+    double typical = 0;                                  // bytes of a file; under mutex_
+    std::uint64_t writers = 0;                           // under mutex_
+    std::uint64_t danger = 1;                            // under mutex_
   };
 
   Result<Reservation> reserve_if_it_fits(const Inode& inode, std::uint32_t device,
@@ -244,8 +254,9 @@ class Budget {
   std::int64_t database_asked_ns_ = 0;        // of look()'s thread
   std::mutex reserving_;                      // held while mutex_ is taken
   mutable std::mutex mutex_;                  // a leaf
-  std::condition_variable room_made_;
-  std::vector<Device> of_;  // by index in the catalog's device table
+  mutable std::condition_variable room_made_;
+  bool is_watched_ = false;  // under mutex_
+  std::vector<Device> of_;   // by index in the catalog's device table
   std::unordered_map<InodeNumber, std::uint32_t> writing_;  // inode to device; under mutex_
   std::set<InodeNumber> rewritten_;                         // under mutex_
   InodeNumber measured_last_ = 0;

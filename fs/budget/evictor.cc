@@ -57,6 +57,7 @@ Evictor::Evictor(Core& core)
     : core_(core), policy_(core.knowledge.learner()), walk_(policy_, core.budget.files()) {}
 
 void Evictor::start() {
+  core_.budget.set_watched(true);
   thread_ = std::thread([this] { run(); });
   pthread_setname_np(thread_.native_handle(), "kv-evict");
 }
@@ -68,6 +69,7 @@ void Evictor::stop() {
     changed_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
+  core_.budget.set_watched(false);
 }
 
 bool Evictor::is_stopping() {
@@ -102,11 +104,19 @@ void Evictor::run() {
   }
 }
 
-// What one of them has left is counted anew, as orphans.
-void Evictor::look_after_writers() {
-  if (!core_.knowledge.writers().look()) return;
-  kept_.clear();
+// What one of them has left is counted anew, as orphans, and may go.
+bool Evictor::look_after_writers() {
+  if (!core_.knowledge.writers().look()) return false;
+  look_anew(Clock::now());
   if (core_.on_policy_told) core_.on_policy_told();
+  return true;
+}
+
+// What stayed may go by now.
+void Evictor::look_anew(Clock::time_point now) {
+  kept_.clear();
+  begin_walk(now);
+  walk_ended_ = false;
 }
 
 bool Evictor::is_leaving_soon(std::uint32_t device, const UsageSums& usage) {
@@ -157,10 +167,10 @@ void Evictor::round() {
     const Need& need = needs[index];
     const bool has_room = !need.any() || need.evicted > 0 || need.is_coming();
     if (has_room || found_on_[index].young) {
-      budget.set_exhausted(index, false);
+      budget.set_not_exhausted(index);
     } else if (walk_ended_ && found_on_[index].nothing() &&
-               (was_desperate || !core_.is_publishing)) {
-      budget.set_exhausted(index, true);
+               (was_desperate || !core_.is_publishing) && !look_after_writers()) {
+      budget.set_exhausted(index, walk_began_);
     }
   }
   budget.announce();
@@ -211,8 +221,7 @@ void Evictor::forget_kept_if_told() {
   if (age == kept_age_ || now - told_at_ < pause) return;
   kept_age_ = age;
   told_at_ = now;
-  kept_.clear();
-  begin_walk(now);
+  look_anew(now);
 }
 
 bool Evictor::is_short(const std::vector<Need>& needs) {
@@ -419,6 +428,7 @@ bool Evictor::evict(const Candidate& candidate, const InodePtr& inode, DropReaso
                      gone->obstacle == Obstacle::kOwned;
   if (stays && kept_.size() < kMostKept) kept_.insert(kept_key(candidate));
   if (gone->obstacle != Obstacle::kNone) return false;
+  if (!candidate.is_block) core_.counters.evicted_plain.fetch_add(1, std::memory_order_relaxed);
   shares_.evicted(candidate.tenant, gone->bytes);
   if (gone->device >= needs.size()) return true;
   found_of_ |= mask_of(candidate.tenant);

@@ -43,7 +43,8 @@ class Evictor {
   std::function<void()> on_nothing_left;
 
   // One look, and what follows from it. Of the thread, and of tests that run without it.
-  void look_after_writers();
+  // True: one has ended, and what it owned may go.
+  bool look_after_writers();
   void round();
 
  private:
@@ -90,6 +91,7 @@ class Evictor {
   // Whose may go now; all: whoever comes first.
   [[nodiscard]] TenantMask eligible(const std::vector<Need>& needs) const;
   void forget_kept_if_told();
+  void look_anew(Clock::time_point now);
   void walk(std::vector<Need>& needs);
   void give_up_overgrown();
   bool give_up(InodeNumber number, int code);

@@ -48,11 +48,43 @@ void refuse_cancellation() noexcept {
   (void)refused;
 }
 
-// "There is none" is an answer like any other, not something that went wrong.
-bool is_failure(Operation operation, int code) noexcept {
-  const bool asks = operation == Operation::kGetxattr || operation == Operation::kLookup ||
-                    operation == Operation::kRemovexattr || operation == Operation::kLseek;
-  return !(asks && (code == ENODATA || code == ENOENT || code == ENXIO));
+// None, or an error that any filesystem in good health answers with, because of what it was
+// asked: there is none (a miss is one of these), there is one already, this caller may not, this
+// cannot be.
+bool is_ordinary(int code) noexcept {
+  switch (code) {
+    case 0:
+    case ENOENT:
+    case EEXIST:
+    case ENOTEMPTY:
+    case ENODATA:
+    case ENXIO:
+    case ENOTTY:
+    case ERANGE:
+    case E2BIG:
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case EISDIR:
+    case ENOTDIR:
+    case EXDEV:
+    case ELOOP:
+    case EMLINK:
+    case ENAMETOOLONG:
+    case EOPNOTSUPP:
+    case ENOSYS:
+    case EINVAL:
+    case EINTR:
+    case EAGAIN:
+    case EBUSY:
+    case ETXTBSY:
+    case EFBIG:
+    case EBADF:
+    case ESTALE:
+      return true;
+    default:
+      return false;
+  }
 }
 
 void describe(const Opened& opened, bool direct_mmap, fuse_file_info& info) noexcept {
@@ -106,11 +138,18 @@ Reply::Reply(Reply&& other) noexcept
 
 Reply::~Reply() { assert(request_ == nullptr && "a request was dropped without an answer"); }
 
-fuse_req_t Reply::take(bool failed) noexcept {
+fuse_req_t Reply::take(const Error& error) noexcept {
   assert(request_ != nullptr && "a request was answered twice");
   before_answer(handle_);
   place_.leave();
-  context().stats.record(operation_, began_ns_, monotonic_now(), failed);
+  const std::int64_t now = monotonic_now();
+  context().stats.record(operation_, began_ns_, now, !is_ordinary(error.code));
+  if (error.code == ENOSPC) context().stats.refused(now);
+  if (log_enabled(LogLevel::kDebug)) {
+    log_debug("answer operation={} pid={} us={} errno={} what=\"{}\"",
+              operation_name(operation_), fuse_req_ctx(request_)->pid, (now - began_ns_) / 1000,
+              error.code, error.what);
+  }
   return std::exchange(request_, nullptr);
 }
 
@@ -143,11 +182,7 @@ std::span<std::byte> Reply::buffer(std::size_t size) {
 
 void Reply::error(const Error& error) noexcept {
   assert(error.code > 0);
-  if (log_enabled(LogLevel::kDebug)) {
-    log_debug("answer operation={} errno={} what=\"{}\"", operation_name(operation_),
-              error.code, error.what);
-  }
-  fuse_reply_err(take(is_failure(operation_, error.code)), error.code);
+  fuse_reply_err(take(error), error.code);
 }
 
 void Reply::result(const Result<void>& result) noexcept {

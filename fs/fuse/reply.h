@@ -69,7 +69,7 @@ class Reply {
 
  private:
   // Hands out the request for its one answer, and closes the account.
-  fuse_req_t take(bool failed = false) noexcept;
+  fuse_req_t take(const Error& error = {.code = 0, .what = ""}) noexcept;
 
   fuse_req_t request_;
   Operation operation_;
