@@ -71,11 +71,15 @@ struct ProcessId {
   bool operator==(const ProcessId&) const = default;
 };
 
+// Names of a file; ext4 has 65,000 at most (EXT4_LINK_MAX). A system prompt has one in each session
+// that begins with it.
+inline constexpr std::uint32_t kMostHardLinks = 1'000'000;
+
 struct InodeRecord {
   std::uint32_t mode = 0;  // S_IFMT and permission bits
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
-  std::uint32_t nlink = 0;
+  std::uint32_t nlink = 0;  // kMostHardLinks at most
   std::uint64_t rdev = 0;
   std::uint32_t generation = 0;
   std::uint32_t flags = 0;

@@ -58,8 +58,7 @@ Result<std::set<std::string>> Check::prefix_keys_left() {
 
 // Or had it last, and is still to be removed.
 Result<bool> Check::has_name(InodeNumber inode, std::uint64_t block) {
-  constexpr std::size_t kMostNames = 65'000;  // EXT4_LINK_MAX, as fs/names/remove.cc
-  for (const auto& [directory, name] : TRY(setup_.catalog.list_links(inode, kMostNames))) {
+  for (const auto& [directory, name] : TRY(setup_.catalog.list_links(inode, kMostHardLinks))) {
     if (block_number(directory, name) == block) return true;
   }
   const auto left = TRY(setup_.catalog.find_left_rows(inode));

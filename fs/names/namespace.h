@@ -87,6 +87,7 @@ class Namespace {
   enum class Outcome : std::uint8_t { kChanged, kCameSecond, kMoved };
   Result<void> find_both(Renaming& call, bool no_replace);
   Result<Outcome> commit_rename(Renaming& call);
+  Result<void> put_whiteout(Renaming& call);
   Result<void> move_names(Renaming& call);
   Result<void> put_block_rows(Renaming& call, bool moves);
   Result<void> check_tenants(const Renaming& call);

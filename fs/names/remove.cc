@@ -7,12 +7,6 @@
 #include "fs/node/attributes.h"
 
 namespace kvcachefs {
-namespace {
-
-// As ext4 (EXT4_LINK_MAX, fs/ext4/ext4.h).
-constexpr std::uint32_t kMostHardLinks = 65'000;
-
-}  // namespace
 
 Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
                               std::string_view new_name, const Caller& caller) {

@@ -127,6 +127,8 @@ struct Namespace::Renaming {
   const InodePtr& to_dir;
   const std::string_view new_name;
   const bool exchange;
+  const bool whiteout;  // a device 0:0 takes the source's name
+  const Caller& caller;
 
   DentryRecord source = {};
   std::optional<DentryRecord> target = {};
@@ -145,6 +147,7 @@ struct Namespace::Renaming {
   UnixNanos now = 0;
   RenameChanges changes = {};
   Edit edit = {};
+  std::optional<InodeRecord> hider = {};  // the whiteout's
   bool replaced_object = false;
   // Blocks that lost their names; 0: none.
   std::uint64_t gone_source = 0;
@@ -158,8 +161,10 @@ struct Namespace::Renaming {
 Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
                                InodeNumber new_parent, std::string_view new_name,
                                unsigned flags, const Caller& caller) {
-  if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0)
-    return fail(EINVAL, "rename flags");
+  constexpr unsigned kKnown = RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT;
+  const bool exchange = (flags & RENAME_EXCHANGE) != 0;
+  const bool whiteout = (flags & RENAME_WHITEOUT) != 0;
+  if ((flags & ~kKnown) != 0 || (exchange && whiteout)) return fail(EINVAL, "rename flags");
   TRY(check_name(new_name));
   const InodePtr from_dir = TRY(core_.table.get(parent));
   const InodePtr to_dir = TRY(core_.table.get(new_parent));
@@ -168,7 +173,9 @@ Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
                   .name = name,
                   .to_dir = to_dir,
                   .new_name = new_name,
-                  .exchange = (flags & RENAME_EXCHANGE) != 0};
+                  .exchange = exchange,
+                  .whiteout = whiteout,
+                  .caller = caller};
     const Result<void> found = find_both(call, (flags & RENAME_NOREPLACE) != 0);
     // What stood there was evicted between two looks.
     if (!found.ok() && found.error().code == ESTALE && round + 1 < kMostRounds) continue;
@@ -250,7 +257,7 @@ Result<Namespace::Outcome> Namespace::commit_rename(Renaming& call) {
   const bool stands = call.to_hash && replaced != nullptr && replaced->is_file() &&
                       replaced->record.state != DataState::kUnpublished &&
                       !replaced->is_going();
-  if (stands && !moved.is_file()) return fail(EEXIST, "a prefix file");
+  if (stands && (!moved.is_file() || call.whiteout)) return fail(EEXIST, "a prefix file");
 
   // A miss already, to whoever looks.
   if (moved.evicting || (call.exchange && replaced->evicting))
@@ -279,6 +286,7 @@ Result<Namespace::Outcome> Namespace::commit_rename(Renaming& call) {
   if (from != to && call.exchange && is_directory(*replaced))
     has_moved_back.emplace(core_.listings, replaced->number);
   TRY(call.changes.commit(core_, std::move(call.edit)));
+  if (call.hider) core_.budget.metadata().changed({}, *call.hider);
   tell_gone(call, !stands);
   if (stands) {
     came_second(moved, *replaced, {to, call.new_name}, native_.holds(from));
@@ -316,6 +324,26 @@ void Namespace::note_tenant(Inode& inode, TenantSlot tenant) {
   core_.budget.noted(inode);
 }
 
+// By this an overlayfs, of which the mount is the upper layer, hides the name of the lower one
+// (Documentation/filesystems/overlayfs.rst, "whiteouts and opaque directories").
+Result<void> Namespace::put_whiteout(Renaming& call) {
+  const InodeNumber number = TRY(core_.catalog.next_id());
+  const InodeRecord& directory = call.from_dir->record;
+  InodeRecord record;
+  record.mode = S_IFCHR;
+  record.uid = call.caller.uid;
+  record.gid = (directory.mode & S_ISGID) != 0 ? directory.gid : call.caller.gid;
+  record.nlink = 1;
+  record.atime = record.mtime = record.ctime = record.btime = call.now;
+  TRY(core_.budget.metadata().check({}, record));
+  call.edit.put_inode(number, record);
+  call.edit.put_dentry(
+      call.from_dir->number, call.name,
+      {.inode = number, .type = DT_CHR, .cookie = TRY(core_.catalog.next_id())});
+  call.hider = std::move(record);
+  return {};
+}
+
 Result<void> Namespace::move_names(Renaming& call) {
   RenameChanges& changes = call.changes;
   Edit& edit = call.edit;
@@ -332,6 +360,7 @@ Result<void> Namespace::move_names(Renaming& call) {
     Knowledge::put_unread(edit, moved);
   }
   edit.remove_dentry(call.from_dir->number, call.name, call.source);
+  if (call.whiteout) TRY(put_whiteout(call));
   if (target) edit.remove_dentry(call.to_dir->number, call.new_name, *target);
   // A replaced name keeps its place in the listing: who replaces each name while he lists them
   // comes to an end.

@@ -98,7 +98,26 @@ TEST(Rename, OntoALinkOfTheSameFileDoesNothing) {
 TEST(Rename, OtherFlagsAreRefused) {
   TestVolume volume;
   volume.store_file(kRootInode, "f", "f");
-  EXPECT_ERROR(EINVAL, volume->rename(kRootInode, "f", kRootInode, "g", RENAME_WHITEOUT));
+  EXPECT_ERROR(EINVAL, volume->rename(kRootInode, "f", kRootInode, "g", 1U << 3));
+  EXPECT_ERROR(EINVAL, volume->rename(kRootInode, "f", kRootInode, "g",
+                                      RENAME_WHITEOUT | RENAME_EXCHANGE));
+}
+
+TEST(Rename, AWhiteoutStaysUnderTheOldName) {
+  TestVolume volume;
+  const InodeNumber file = volume.store_file(kRootInode, "f", "bytes");
+  must(volume->rename(kRootInode, "f", kRootInode, "g", RENAME_WHITEOUT));
+  EXPECT_EQ(file, must(volume.resolve("g")));
+  const InodeNumber hider = must(volume.resolve("f"));
+  const struct stat status = volume.stat_of(hider);
+  EXPECT_TRUE(S_ISCHR(status.st_mode));
+  EXPECT_EQ(0U, status.st_rdev);
+  EXPECT_EQ(1U, status.st_nlink);
+  // A name that hides one can be taken by another file, and removed.
+  must(volume->rename(kRootInode, "g", kRootInode, "f", RENAME_WHITEOUT));
+  EXPECT_EQ(file, must(volume.resolve("f")));
+  must(volume->unlink(kRootInode, "g"));
+  EXPECT_ERROR(ENOENT, volume.resolve("g"));
 }
 
 TEST(Rename, TypesMustFit) {
