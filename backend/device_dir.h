@@ -29,8 +29,8 @@ struct DeviceDirOptions {
   std::string path;                    // exists, is ours, and nobody else may write to it
   std::uint64_t size_limit_bytes = 0;  // 0: none
   Uuid catalog{};  // of the database that this device's objects are recorded in
-  // When a read of an object moves its access time. Where the kernel gives this process no mount of its own, it is as
-  // below, which is logged, unless it is to move nothing.
+  // When a read of an object moves its access time. Where the kernel gives this process no
+  // mount of its own, it is as below, which is logged, unless it is to move nothing.
   AccessTimes access_times = AccessTimes::kAsBelow;
 };
 

@@ -1,8 +1,9 @@
-// A view of a directory through a mount of our own, which nobody else sees: access times move there as
-// we want it, whatever the mount says that the directory is in.
+// A view of a directory through a mount of our own, which nobody else sees: access times move
+// there as we want it, whatever the mount says that the directory is in.
 //
-// The kernel keeps access times by the mount that a file was opened through (touch_atime(), fs/inode.c); that of a
-// backing file (fs/backing-file.c) is the one that its descriptor was opened through.
+// The kernel keeps access times by the mount that a file was opened through (touch_atime(),
+// fs/inode.c); that of a backing file (fs/backing-file.c) is the one that its descriptor was
+// opened through.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,13 @@ enum class AccessTimes : std::uint8_t {
   kAlways,    // strictatime
 };
 
-// The directory, opened through a mount of its own with these access times, never kAsBelow. The mount goes
-// with the last descriptor that was opened through it. What is mounted below the directory is not in it.
-// Errors: EPERM (no CAP_SYS_ADMIN), ENOSYS (before Linux 5.12).
+// The directory, opened through a mount of its own with these access times, never kAsBelow. The
+// mount goes with the last descriptor that was opened through it. What is mounted below the
+// directory is not in it. Errors: EPERM (no CAP_SYS_ADMIN), ENOSYS (before Linux 5.12).
 Result<UniqueFd> open_privately(int directory, AccessTimes times);
 
-// Gives the mount at `path` (mount_setattr(2)) what libfuse does not pass on. Errors: EPERM, ENOSYS, EINVAL
-// (MOUNT_ATTR_NOSYMFOLLOW is there from Linux 5.14 on).
+// Gives the mount at `path` (mount_setattr(2)) what libfuse does not pass on. Errors: EPERM,
+// ENOSYS, EINVAL (MOUNT_ATTR_NOSYMFOLLOW is there from Linux 5.14 on).
 Result<void> set_mount_flags(const char* path, AccessTimes times, bool follows_symlinks);
 
 }  // namespace kvcachefs

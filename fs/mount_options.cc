@@ -51,12 +51,13 @@ constexpr std::array kAccessWords = {
     AccessWord{"nostrictatime", AccessTimes::kAsBelow},
 };
 
-// The kernel takes them of any filesystem, and they change nothing of one in FUSE: it has no times of its own to put off
-// (lazytime), no version of an inode (iversion), and no kernel has mandatory locks since 5.15 (mand).
+// The kernel takes them of any filesystem, and they change nothing of one in FUSE: it has no
+// times of its own to put off (lazytime), no version of an inode (iversion), and no kernel has
+// mandatory locks since 5.15 (mand).
 constexpr std::array<std::string_view, 6> kWithoutEffect = {
     "lazytime", "nolazytime", "iversion", "noiversion", "mand", "nomand"};
 
-// What mount(8) does with a mount that is there.
+// The words by which mount(8) changes a mount that is there.
 constexpr std::array<std::string_view, 11> kOperations = {
     "bind",     "rbind", "move",   "shared",     "rshared",    "private",
     "rprivate", "slave", "rslave", "unbindable", "runbindable"};

@@ -46,8 +46,9 @@ Result<std::vector<std::string>> split_options(std::string_view list);
 Result<void> parse_mount_options(std::string_view list, KernelOptions& kernel,
                                  std::vector<Assignment>& settings, std::string& problem);
 
-// The options that libfuse passes on, one by one, as mount(8) writes them: `nosuid`, `ro`, `context=…`. Not
-// strictatime, relatime and nosymfollow: set_mount_flags() (backend/private_mount.h) gives a mount these.
+// The options that libfuse passes on, one by one, as mount(8) writes them: `nosuid`, `ro`,
+// `context=…`. Not strictatime and nosymfollow, which set_mount_flags()
+// (backend/private_mount.h) gives a mount, and not relatime, the kernel's default.
 [[nodiscard]] std::vector<std::string> kernel_option_words(const KernelOptions& options);
 
 // Whether the word (an option without its value) says nothing to a filesystem: `nofail`, `x-…`.

@@ -27,10 +27,11 @@ class StateDir {
  public:
   enum class IfMissing { kCreate, kFail };
 
-  // Checks and locks the directory. `problem` says what is wrong, with what, and what to do.
-  // A process that has it and is ending is waited for, kLongestEnd at most, and `say` is told so. Errors:
-  // ENOENT, ENOTDIR, EPERM (another user's, or others may write to it), EBUSY (in use; the pid is in the
-  // problem), ELOOP (a symlink), ENOTEMPTY (not ours), EROFS, EACCES, ENOSPC, EIO.
+  // Checks and locks the directory. `problem` says what is wrong, with what, and what to do. A
+  // process that has it and is ending is waited for, kLongestEnd at most, and `say` is told so.
+  // Errors: ENOENT, ENOTDIR, EPERM (another user's, or others may write to it), EBUSY (in use;
+  // the pid is in the problem), ELOOP (a symlink), ENOTEMPTY (not ours), EROFS, EACCES, ENOSPC,
+  // EIO.
   using Say = std::function<void(const std::string& text)>;
   static Result<StateDir> open(const std::string& path, IfMissing if_missing,
                                std::string& problem, const Say& say = {});

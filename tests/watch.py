@@ -43,6 +43,15 @@ class Sampler(Looks):
         self.samples += 1
 
 
+def stacks(pid):
+    """Where its threads are in the kernel."""
+    text = ""
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/stack") as stack, open(f"/proc/{pid}/task/{task}/comm") as name:
+            text += f"{task} {name.read().strip()}:\n{stack.read()}"
+    return text
+
+
 def used_bytes(path):
     space = os.statvfs(path)
     return (space.f_blocks - space.f_bfree) * space.f_frsize

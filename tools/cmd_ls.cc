@@ -14,6 +14,7 @@
 #include "tools/answers.h"
 #include "tools/commands.h"
 #include "tools/find_word.h"
+#include "tools/mount_path.h"
 #include "tools/query_source.h"
 
 namespace kvcachefs {
@@ -32,6 +33,7 @@ struct LsArguments {
   std::string model;
   std::string runtime;
   bool json = false;
+  std::string below;  // a directory of the mount, from its root; empty: all of it
 };
 
 struct Group {
@@ -90,8 +92,14 @@ void show_object(const json& object) {
             model.empty() ? "-" : visible(model), visible(text_in(object, "path")));
 }
 
+bool is_below(const json& object, const std::string& directory) {
+  if (directory.empty()) return true;
+  const std::string path = text_in(object, "path");
+  return path == directory || path.starts_with(directory + "/");
+}
+
 bool passes(const LsArguments& arguments, const json& object) {
-  return object.is_object() &&
+  return object.is_object() && is_below(object, arguments.below) &&
          (arguments.model.empty() || arguments.model == text_in(object, "model")) &&
          (arguments.runtime.empty() || arguments.runtime == text_in(object, "runtime"));
 }
@@ -142,6 +150,7 @@ Result<void> list(QuerySource& source, const LsArguments& arguments, std::uint64
   TRY(each_in(
       source, request, "objects",
       [&](const json& object) {
+        if (!passes(arguments, object)) return true;
         if (!arguments.by.empty()) {
           const std::string name = text_in(object, arguments.by.c_str());
           groups.of(name.empty() ? kUnnamed : name).add(object);
@@ -158,7 +167,14 @@ Result<void> list(QuerySource& source, const LsArguments& arguments, std::uint64
   return {};
 }
 
-int ls(const LsArguments& arguments) {
+Result<void> find_below(LsArguments& arguments, std::string& problem) {
+  if (arguments.place.mountpoint.empty()) return {};
+  arguments.below = TRY(find_mount_path(arguments.place.mountpoint, problem)).path;
+  while (arguments.below.ends_with('/')) arguments.below.pop_back();
+  return {};
+}
+
+int ls(LsArguments arguments) {
   std::string problem;
   if (!is_one_place(arguments.place, problem)) {
     complain("ls: " + problem);
@@ -173,7 +189,8 @@ int ls(const LsArguments& arguments) {
   }
   const auto source = QuerySource::open(arguments.place, problem);
   std::uint64_t damaged = 0;
-  if (!source || !list(**source, arguments, damaged, problem).ok()) {
+  if (!source || !find_below(arguments, problem).ok() ||
+      !list(**source, arguments, damaged, problem).ok()) {
     complain(problem);
     return kExitFailed;
   }
@@ -185,8 +202,9 @@ int ls(const LsArguments& arguments) {
 
 void add_ls(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<LsArguments>();
-  CLI::App* command =
-      app.add_subcommand("ls", "Lists the files that hold blocks of KV cache, in no order");
+  CLI::App* command = app.add_subcommand(
+      "ls",
+      "Lists the files that hold blocks of KV cache, all or those below a path, in no order");
   add_place(*command, arguments->place);
   command
       ->add_option("--by", arguments->by,

@@ -31,9 +31,10 @@ inline constexpr std::int64_t kNanosPerMilli = 1'000'000;
 }
 
 // The kernel stamps files with its coarse clock; ours must be the same one, or a file created
-// here could look older than its directory. But for a file whose time somebody has seen it takes a finer one since
-// Linux 6.13 (Documentation/filesystems/multigrain-ts.rst), which is ahead of the coarse clock by a tick of it
-// at most: what comes later here is not to look older, so that note_file_time() raises this clock.
+// here could look older than its directory. But for a file whose time somebody has seen it
+// takes a finer one since Linux 6.13 (Documentation/filesystems/multigrain-ts.rst), which is
+// ahead of the coarse clock by a tick of it at most: what comes later here is not to look
+// older, so that note_file_time() raises this clock.
 inline std::atomic<UnixNanos> latest_file_time{0};
 inline constexpr std::int64_t kLongestTick =
     10 * kNanosPerMilli;  // of a kernel with CONFIG_HZ=100
@@ -43,7 +44,7 @@ inline constexpr std::int64_t kLongestTick =
   clock_gettime(CLOCK_REALTIME_COARSE, &t);
   const UnixNanos coarse = to_nanos(t);
   const UnixNanos latest = latest_file_time.load(std::memory_order_relaxed);
-  // What is further ahead was stamped by a clock that was wrong, or told by utimensat(2).
+  // A time further ahead is of a clock that was wrong, or was told by utimensat(2).
   return latest > coarse && latest - coarse <= kLongestTick ? latest : coarse;
 }
 

@@ -20,13 +20,26 @@ namespace {
 constexpr std::chrono::milliseconds kRetryInterval{10};
 constexpr std::string_view kEnding = " ending";
 
-pid_t read_pid_from(int fd) noexcept {
-  std::array<char, 32> text;
+// The content of a lock file: the pid of its holder, and whether that is ending.
+struct Note {
+  pid_t pid = 0;
+  bool is_ending = false;
+};
+
+Note read_note(int fd) noexcept {
+  std::array<char, 64> text;
   const ssize_t got = ::pread(fd, text.data(), text.size(), 0);
-  if (got <= 0) return 0;
+  if (got <= 0) return {};
   pid_t pid = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + got, pid);
-  return error == std::errc{} && pid > 0 ? pid : 0;
+  if (error != std::errc{} || pid <= 0) return {};
+  const std::string_view rest(end, static_cast<std::size_t>(text.data() + got - end));
+  return {.pid = pid, .is_ending = rest.starts_with(kEnding)};
+}
+
+Note read_note(const std::string& path) noexcept {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  return fd ? read_note(fd.get()) : Note{};
 }
 
 }  // namespace
@@ -70,7 +83,7 @@ Result<FileLock> FileLock::acquire(const std::string& path, pid_t* holder,
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd) return fail_errno("lock file: open");
   if (const Result<void> locked = lock_with_patience(fd.get(), patience); !locked) {
-    if (holder != nullptr && locked.error().code == EBUSY) *holder = read_pid_from(fd.get());
+    if (holder != nullptr && locked.error().code == EBUSY) *holder = read_note(fd.get()).pid;
     return locked.error();
   }
   FileLock lock(std::move(fd));
@@ -84,15 +97,7 @@ Result<void> FileLock::mark_ending() {
   return write_text(std::to_string(::getpid()) + std::string(kEnding) + "\n");
 }
 
-bool FileLock::is_ending(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (!fd) return false;
-  std::array<char, 64> text;
-  const ssize_t got = ::pread(fd.get(), text.data(), text.size(), 0);
-  return got > 0 &&
-         std::string_view(text.data(), static_cast<std::size_t>(got)).find(kEnding) !=
-             std::string_view::npos;
-}
+bool FileLock::is_ending(const std::string& path) { return read_note(path).is_ending; }
 
 Result<void> FileLock::write_text(const std::string& text) {
   if (::ftruncate(fd_.get(), 0) != 0) return fail_errno("lock file: truncate");
@@ -104,10 +109,7 @@ Result<void> FileLock::write_text(const std::string& text) {
   return {};
 }
 
-pid_t FileLock::read_pid(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  return fd ? read_pid_from(fd.get()) : 0;
-}
+pid_t FileLock::read_pid(const std::string& path) { return read_note(path).pid; }
 
 pid_t FileLock::holder(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -115,7 +117,7 @@ pid_t FileLock::holder(const std::string& path) {
   // A shared lock does not keep a process that starts now from seeing the file free for longer
   // than this call.
   if (::flock(fd.get(), LOCK_SH | LOCK_NB) == 0) return 0;
-  return read_pid_from(fd.get());
+  return read_note(fd.get()).pid;
 }
 
 }  // namespace kvcachefs

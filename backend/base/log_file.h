@@ -2,8 +2,8 @@
 // later goes to a new file of its name.
 //
 // Its directory is held by descriptor: who may rename one above it (trusted_path.h) could else
-// choose where root makes a file, and appends. Only a directory that root alone could replace is
-// looked up by its path again. A new file of another user, or one with further names, is not
+// choose where root makes a file, and appends. Only a directory that root alone could replace
+// is looked up by its path again. A new file of another user, or one with further names, is not
 // taken.
 //
 // Not thread safe.

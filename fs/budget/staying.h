@@ -5,8 +5,8 @@
 // the others' shares promise them: where anybody has a share, a tenant may have as much of it
 // as its own share, and those without a share together what the shares leave. What is being
 // written goes or is sealed in a while, and may be some more than that. Beside shares each file
-// that stays is at least as many bytes as the filesystems below have for an inode, or small ones
-// would take all of the inodes.
+// that stays is at least as many bytes as the filesystems below have for an inode, or small
+// ones would take all of the inodes.
 #pragma once
 
 #include <array>

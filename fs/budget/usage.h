@@ -118,8 +118,8 @@ class Usage {
   std::vector<std::pair<InodeNumber, ObjectId>> still_leaving();
   // A live one did, and nobody has it open.
   void live_nameless(InodeNumber inode, ObjectId object);
-  // Counts as live, until the same is given back, the bytes (not 0) that a call is about to take
-  // for the inode. Growth that is measured meanwhile is a part of them. No lock is needed.
+  // Counts as live, until the same is given back, the bytes (not 0) that a call is about to
+  // take for the inode. Growth that is measured meanwhile is a part of them. No lock is needed.
   void reserve(InodeNumber inode, std::uint32_t device, TenantSlot tenant, std::uint64_t bytes);
   void give_back(InodeNumber inode, std::uint64_t bytes);
   // A backing file was unlinked, the inode's own or one that a rewrite replaced (no lock is needed).

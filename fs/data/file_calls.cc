@@ -157,19 +157,22 @@ Result<void> Files::check_room(OpenFile& file, int fd, std::uint64_t offset,
   return grows;
 }
 
-// A write of a new file has failed: it will not be whole. An application's own file has its errors by
-// itself.
+// A write of a new file has failed: it will not be whole. An application's own file has its
+// errors by itself. The caller holds the lock.
 void Files::poison(Inode& inode, int code) {
-  const std::lock_guard lock(inode.mutex);
-  poison_locked(inode, code);
+  if (inode.record.state != DataState::kUnpublished) return;
+  if (const Result<void> marked = kvcachefs::poison(core_, inode, code); !marked.ok()) {
+    inode.record.flags |= kInodePoisoned;
+    log_warn("poison not recorded inode={} errno={}", inode.number, marked.error().code);
+  }
 }
 
-// The same of what this open file stores, also where a duplicate of its descriptor was closed before, which has published
-// what was there then.
+// The same of what this open file stores, also where a duplicate of its descriptor was closed
+// before, which has published what was there then.
 void Files::give_up_store(const OpenFile& file, int code) {
   Inode& inode = *file.inode;
   const std::lock_guard lock(inode.mutex);
-  poison_locked(inode, code);
+  poison(inode, code);
   const bool is_published =
       inode.record.state == DataState::kPublished || inode.record.state == DataState::kMutable;
   if (!is_published || !file.makes || inode.write_opens != file.write_open ||
@@ -179,25 +182,15 @@ void Files::give_up_store(const OpenFile& file, int code) {
   inode.torn_object.store(file.object);
 }
 
-void Files::poison_locked(Inode& inode, int code) {
-  if (inode.record.state != DataState::kUnpublished) return;
-  if (const Result<void> marked = kvcachefs::poison(core_, inode, code); !marked.ok()) {
-    inode.record.flags |= kInodePoisoned;
-    log_warn("poison not recorded inode={} errno={}", inode.number, marked.error().code);
-  }
-}
-
 // Stores through a mapping are seen by nobody: where they went over the budget, and nothing can go, the file
 // does not become one that must stay. It goes at once, or, published, as soon as it is closed.
 Result<void> Files::check_mapped(Inode& inode) {
   const Result<void> grows = check_growth(inode);
   if (grows.ok()) return {};
-  {
-    const std::lock_guard lock(inode.mutex);
-    const bool is_new =
-        is_unsealed(inode.record.state) && inode.record.state != DataState::kMutable;
-    if (!is_new || (inode.record.flags & kInodeFsynced) != 0) return {};
-  }
+  const std::lock_guard lock(inode.mutex);
+  const bool is_new =
+      is_unsealed(inode.record.state) && inode.record.state != DataState::kMutable;
+  if (!is_new || (inode.record.flags & kInodeFsynced) != 0) return {};
   poison(inode, grows.error().code);
   return grows;
 }
@@ -220,7 +213,10 @@ Result<void> Files::sync_bytes(Inode& inode, int fd) {
   if (::fdatasync(fd) == 0) return {};
   const Error failed = fail_errno("fdatasync");
   // The kernel tells it once: the seal's fdatasync would find nothing wrong.
-  if (is_of_disk(failed.code)) poison(inode, failed.code);
+  if (is_of_disk(failed.code)) {
+    const std::lock_guard lock(inode.mutex);
+    poison(inode, failed.code);
+  }
   return failed;
 }
 
@@ -316,8 +312,9 @@ Result<void> Files::keep_safe(InodeNumber number) {
   return keep_safe(*inode, fd.get(), object);
 }
 
-// A shell that redirects closes a duplicate of its descriptor before anything is written, as dd does: what is empty is whole
-// at its last close, and until then it is none whose writing can fail unseen. What a rewrite replaces goes with that.
+// A shell that redirects closes a duplicate of its descriptor before anything is written, as dd
+// does: what is empty is whole at its last close, and until then it is none whose writing can
+// fail unseen. What a rewrite replaces goes with that.
 Result<bool> Files::is_empty_store(Inode& inode) {
   if (inode.record.state != DataState::kUnpublished ||
       (inode.record.flags & kInodePoisoned) != 0)
@@ -326,14 +323,15 @@ Result<bool> Files::is_empty_store(Inode& inode) {
   return TRY(tier->status(inode.record.object)).st_size == 0;
 }
 
-// Of a file that is about to be published, or was changed since its last close. Not what an application has synced, or
-// changes in its place: that is as on any filesystem, but for a block, which is whole or a miss.
+// Of a file that is about to be published, or was changed since its last close. Not what an
+// application has synced, or changes in its place: that is as on any filesystem, but for a
+// block, which is whole or a miss.
 Result<bool> Files::is_half_stored(const OpenFile& file) {
   Inode& inode = *file.inode;
   const InodeRecord& record = inode.record;
-  // What others write as well is published by their closes.
+  // The closes of others publish what they write as well.
   if (record.object != file.object || record.nlink == 0 || inode.writers > 1) return false;
-  // What others have open, and nobody has written to, may be a lock.
+  // A file that others have open, and nobody has written to, may be a lock.
   if (record.state == DataState::kUnpublished)
     return record.previous_object != kNoObject || inode.opens == 1 ||
            !TRY(is_empty_store(inode));
@@ -345,9 +343,10 @@ Result<bool> Files::is_half_stored(const OpenFile& file) {
   return stamp_of(TRY(tier->status(record.object))) != record.stamp;
 }
 
-// The kernel closes what a task leaves open that ends: half of a block is not stored by that, but what a task leaves that says that all
-// went well is whole, as in "(a; b) > FILE". What no layout knows is as on any filesystem, unless the task was killed: programs
-// that are told to end leave their logs open, and pipelines their output.
+// The kernel closes what a task leaves open that ends: half of a block is not stored by that,
+// but what a task leaves that says that all went well is whole, as in "(a; b) > FILE". What no
+// layout knows is as on any filesystem, unless the task was killed: programs that are told to
+// end leave their logs open, and pipelines their output.
 Result<bool> Files::is_left_behind(OpenFile& file, const Caller& caller) {
   {
     const std::lock_guard lock(file.inode->mutex);

@@ -131,7 +131,7 @@ void Files::undo_rewrite(Inode& inode) {
   if (core_.on_orphan_object) core_.on_orphan_object();
 }
 
-// What it shows from here on is not what the kernel remembers: a store through a mapping, for
+// The kernel does not know what the file shows from here on: a store through a mapping, for
 // one, tells the kernel nothing of the file's times. The caller holds the lock.
 void Files::make_kernel_ask(Inode& inode) {
   if (inode.is_remembered.exchange(false, std::memory_order_relaxed) &&
@@ -565,8 +565,8 @@ void Files::release(OpenFile& file) {
       }
       if (inode.writers == 0 && inode.record.nlink > 0) {
         // What was stored after the last FLUSH (through a mapping, or a duplicate of the
-        // descriptor) counts too; and when no FLUSH was the opener's, this is the close.
-        // An empty file that was closed (flush()) was brought to the disk, and is published here.
+        // descriptor) counts too; and when no FLUSH was the opener's, this is the close. An
+        // empty file that was closed (flush()) was brought to the disk, and is published here.
         const Result<bool> is_emptied = is_empty_store(inode);
         const bool is_on_disk =
             is_emptied.ok() && *is_emptied && inode.on_disk.object == inode.record.object;
@@ -595,7 +595,7 @@ void Files::drop_torn_file(Inode& inode) {
     log_error("torn file not dropped inode={} errno={}", inode.number, dropped.error().code);
 }
 
-// What somebody still reads is left to the sealer, which finds that its writing has failed.
+// The sealer drops what somebody still reads: it finds that its writing has failed.
 void Files::drop_abandoned(Inode& inode) {
   const auto drop = [&]() -> Result<void> {
     {

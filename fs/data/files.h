@@ -114,7 +114,6 @@ class Files {
   Result<void> check_room(OpenFile& file, int fd, std::uint64_t offset, std::uint64_t length);
   void give_up_store(const OpenFile& file, int code);
   void poison(Inode& inode, int code);
-  void poison_locked(Inode& inode, int code);
   void drop_torn_file(Inode& inode);
   void drop_abandoned(Inode& inode);
   Result<void> sync_change(Inode& inode);

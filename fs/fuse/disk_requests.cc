@@ -9,7 +9,8 @@
 namespace kvcachefs {
 namespace {
 
-// As many as one user may have threads of a disk's workers (slow_calls.cc), and as all may have.
+// As many as one user may have threads of a disk's workers (slow_calls.cc), and as all may
+// have.
 constexpr std::size_t kLeastBegun = 8;
 constexpr std::size_t kMostBegun = 32;
 constexpr std::chrono::milliseconds kBetweenLooks{100};

@@ -36,8 +36,8 @@ class DiskRequests {
   struct Bounds {
     std::size_t begun = 1;   // of one disk at a time
     std::size_t on_way = 2;  // of one that does not answer: queued, held and begun
-    // A disk does not answer when it has ended no read, or no write, for so long, and one has been
-    // on its way for so long. (A write may end in memory.)
+    // A disk does not answer when it has ended no read, or no write, for so long, and one has
+    // been on its way for so long. (A write may end in memory.)
     std::chrono::nanoseconds patience{0};
   };
   // For a mount with so many disks whose requests the kernel sends `background` of at a time:

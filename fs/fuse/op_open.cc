@@ -80,8 +80,8 @@ void op_tmpfile(fuse_req_t request, fuse_ino_t parent, mode_t mode,
 }
 
 // The kernel waits for nothing that follows the answer, and counts it among those that it sends
-// in the background (fuse_file_put(), fs/fuse/file.c): those of a disk that takes no writes must
-// not keep reads of others from being sent. So what waits comes after the answer.
+// in the background (fuse_file_put(), fs/fuse/file.c): those of a disk that takes no writes
+// must not keep reads of others from being sent. So what waits comes after the answer.
 void op_release(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kRelease);
   OperationContext& context = reply.context();

@@ -116,11 +116,11 @@ enum class Placed : std::uint8_t {
   kNone,     // no place has become free in time
 };
 
-// For a call of which a worker is to do what the user has no place for any more, so that nothing
-// that may wait runs on a thread that others' requests come by. That thread waits for a place
-// itself, so that nobody sends more meanwhile: for a second, and not once more within ten where
-// none has come. Where `is_stuck()`, of the disk that the call needs, it is refused. After kParked
-// and kBeyond the caller counts `parked` down when it has answered.
+// For a call of which a worker is to do what the user has no place for any more, so that
+// nothing that may wait runs on a thread that others' requests come by. That thread waits for a
+// place itself, so that nobody sends more meanwhile: for a second, and not once more within ten
+// where none has come. Where `is_stuck()`, of the disk that the call needs, it is refused.
+// After kParked and kBeyond the caller counts `parked` down when it has answered.
 template <class IsStuck>
 [[nodiscard]] Placed find_place(Reply& reply, IsStuck is_stuck) {
   using Clock = std::chrono::steady_clock;
@@ -205,13 +205,13 @@ inline void refuse_for_disk(Reply& reply) noexcept {
   reply.error(fail(EIO, "too many wait for a disk that does not answer"));
 }
 
-// A change for which no place has become free: the thread that waited for one does it, or, where
-// its user can make it as slow as he likes, he is told to ask again.
+// A change for which no place has become free: the thread that waited for one does it, or,
+// where its user can make it as slow as he likes, he is told to ask again.
 enum class NoPlace : std::uint8_t { kHere, kAskAgain };
 
 // For calls that change a name, a record or a local file: they end at once, but on a disk that
-// takes no writes, where each waits as long as that lasts. `disk`: of the file that it is about;
-// its calls wait for no others.
+// takes no writes, where each waits as long as that lasts. `disk`: of the file that it is
+// about; its calls wait for no others.
 template <class Work>
 void run_change(Reply reply, Work work, std::optional<std::uint32_t> disk = kNoDisk,
                 NoPlace no_place = NoPlace::kHere) {

@@ -282,7 +282,7 @@ Result<void> FuseSession::create_session(std::string& problem) {
   return {};
 }
 
-// What libfuse does not pass on; relatime is the kernel's default.
+// Libfuse does not pass these on; relatime is the kernel's default.
 Result<void> FuseSession::set_flags(std::string& problem) const {
   const bool is_strict = options_.access_times == AccessTimes::kAlways;
   if (!is_strict && options_.follows_symlinks) return {};
@@ -505,7 +505,8 @@ void FuseSession::invalidate_attributes(InodeNumber inode) {
   notifier_->post(Notification{.inode = inode, .name = {}});
 }
 
-// Without pages to drop the kernel takes no lock of the inode (fuse_reverse_inval_inode(), fs/fuse/inode.c).
+// Without pages to drop the kernel takes no lock of the inode (fuse_reverse_inval_inode(),
+// fs/fuse/inode.c).
 void FuseSession::invalidate_attributes_at_once(InodeNumber inode) {
   fuse_lowlevel_notify_inval_inode(session_, inode, kNoPages, 0);
 }

@@ -52,7 +52,7 @@ struct SessionOptions {
   bool allow_other = false;
   // Options of the mount itself, one each: "nosuid", "ro", "context=…".
   std::vector<std::string> mount_options;
-  // What libfuse does not pass on.
+  // Libfuse does not pass these on.
   AccessTimes access_times = AccessTimes::kAsBelow;
   bool follows_symlinks = true;
   DataPathWish data_path = DataPathWish::kAuto;

@@ -52,7 +52,8 @@ Result<std::optional<ObjectInfo>> Describer::describe(InodeNumber directory,
   info.size = file->stamp.size;
   info.created = file->btime;
   const UnixNanos used = time_of_stamp(TRY(order_.last_use(info.block, record)));
-  if (used > 0) info.last_use = used;
+  // The order's clock is coarser than the file's.
+  if (used > 0) info.last_use = std::max(used, info.created);
   return std::optional{std::move(info)};
 }
 

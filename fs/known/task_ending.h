@@ -1,9 +1,9 @@
-// Whether a task that closes a file does so because it ends: the kernel closes what a task leaves open, and says
-// nothing of that in the FLUSH that it sends.
+// Whether a task that closes a file does so because it ends: the kernel closes what a task
+// leaves open, and says nothing of that in the FLUSH that it sends.
 //
-// By proc_pid_stat(5), fields 9 (flags; PF_EXITING of include/linux/sched.h) and 52 (exit_code, as of wait(2)). The
-// kernel sets both before it closes the files (do_exit(), kernel/exit.c), and waits for the answer to the FLUSH, so that the
-// task is there to be asked.
+// By proc_pid_stat(5), fields 9 (flags; PF_EXITING of include/linux/sched.h) and 52 (exit_code,
+// as of wait(2)). The kernel sets both before it closes the files (do_exit(), kernel/exit.c),
+// and waits for the answer to the FLUSH, so that the task is there to be asked.
 #pragma once
 
 #include <sys/types.h>
@@ -21,11 +21,13 @@ struct TaskEnding {
   [[nodiscard]] bool has_failed() const noexcept {
     return is_ending && (signal != 0 || status != 0);
   }
-  // Nobody has asked it to end, which programs and pipelines are: it was killed, or has crashed.
+  // Nobody has asked it to end, which programs and pipelines are: it was killed, or has
+  // crashed.
   [[nodiscard]] bool was_killed() const noexcept;
 };
 
-// Of a thread of the caller's, as FUSE names it; not ending where it is not visible. Some 10 us.
+// Of a thread of the caller's, as FUSE names it; not ending where it is not visible. Some 10
+// us.
 [[nodiscard]] TaskEnding ending_of(pid_t thread);
 // Of what /proc/PID/stat says.
 [[nodiscard]] TaskEnding parse_ending(std::string_view stat);

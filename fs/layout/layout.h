@@ -104,8 +104,9 @@ std::optional<Recognized> recognize(std::string_view path,
 // to put the path together first; it looks at the ends of the name alone.
 bool may_be_recognized(std::string_view name) noexcept;
 
-// Whether the name, of a file or a directory, is one of those under which runtimes and programs write what gets
-// its own later: `.tmp` at its end, or before a random number (the forms of table.h, of whatever layout).
+// Whether the name, of a file or a directory, is one of those under which runtimes and programs
+// write what gets its own later: `.tmp` at its end, or before a random number (the forms of
+// table.h, of whatever layout).
 bool is_temporary_name(std::string_view name) noexcept;
 // The same of any part of a path.
 bool has_temporary_name(std::string_view path) noexcept;

@@ -392,8 +392,8 @@ Result<void> Namespace::list(InodeNumber directory, std::uint64_t after, bool pl
       ListedEntry listed{.entry = entry, .plus = {}};
       // Of a file the name alone: what the kernel remembered of it would answer who looks it up.
       if (plus && entry.type != DT_REG) {
-        // One that somebody changes, which lasts as long as a disk takes no writes, is listed by
-        // its name alone: a listing is served by a thread that everybody's requests come by.
+        // One that somebody changes, which lasts as long as a disk takes no writes, is listed
+        // by its name alone: a listing is served by a thread that everybody's requests come by.
         bool is_miss = true;
         const Result<InodePtr> inode = core_.table.get(entry.inode);
         if (inode.ok()) {

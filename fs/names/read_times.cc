@@ -33,7 +33,7 @@ bool ReadTimes::note(const InodePtr& inode) {
   if (now == last || (times != AccessTimes::kAlways && !is_due(record, last, now)))
     return false;
   const std::lock_guard lock(mutex_);
-  // What waits is written with the time that it has then.
+  // An inode that waits is written with the time that it has then.
   if (before == 0) {
     if (waiting_.size() >= kMost) return false;
     waiting_.push_back(inode);

@@ -1,11 +1,13 @@
-// When directories were listed and symlinks read last: what stat(2) shows as their access time. Of files the
-// kernel keeps it, in their backing files.
+// When directories were listed and symlinks read last: what stat(2) shows as their access time.
+// Of files the kernel keeps it, in their backing files.
 //
-// A read moves the time as mount(8) says of relatime, strictatime, noatime and nodiratime: by default where it is not
-// later than the last change, or a day old (relatime_need_update(), fs/inode.c). It is shown at once, from
-// memory (Inode::read_at), and written down once a minute and at the stop: a crash loses the last minute's.
+// A read moves the time as mount(8) says of relatime, strictatime, noatime and nodiratime: by
+// default where it is not later than the last change, or a day old (relatime_need_update(),
+// fs/inode.c). It is shown at once, from memory (Inode::read_at), and written down once a
+// minute and at the stop: a crash loses the last minute's.
 //
-// Any thread; the lock is a leaf. Memory: the inodes that wait, kMost at most; beyond these a read moves nothing.
+// Any thread; the lock is a leaf. Memory: the inodes that wait, kMost at most; beyond these a
+// read moves nothing.
 #pragma once
 
 #include <sys/stat.h>
@@ -27,8 +29,9 @@ class ReadTimes {
 
   explicit ReadTimes(const ReadTimesOptions& options) : options_(options) {}
 
-  // Somebody has listed the directory, or read the symlink. Takes no lock of it. True: what the kernel has of its
-  // attributes does not hold any more; a listing or a readlink that came to the daemon has told it so.
+  // Somebody has listed the directory, or read the symlink. Takes no lock of it. True: what the
+  // kernel has of its attributes does not hold any more; a listing or a readlink that came to
+  // the daemon has told it so.
   bool note(const InodePtr& inode);
   // Writes down what waits, under each one's lock. What the disk refuses is forgotten.
   void write(Core& core);

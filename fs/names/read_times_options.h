@@ -1,4 +1,5 @@
-// When a listing moves a directory's access time, and a readlink a symlink's (fs/names/read_times.h).
+// When a listing moves a directory's access time, and a readlink a symlink's
+// (fs/names/read_times.h).
 #pragma once
 
 #include "backend/private_mount.h"

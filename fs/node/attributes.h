@@ -30,8 +30,8 @@ namespace kvcachefs {
 // A directory's record after a change in it at `now`; `links` is added to its link count.
 [[nodiscard]] InodeRecord touched(const InodeRecord& directory, UnixNanos now, int links);
 
-// How long the kernel may keep them: not at all while somebody may write unseen. Notes that they are
-// about to be shown. The caller holds the lock of what is no directory.
+// How long the kernel may keep them: not at all while somebody may write unseen. Notes that
+// they are about to be shown. The caller holds the lock of what is no directory.
 [[nodiscard]] double attribute_timeout(const Inode& inode) noexcept;
 
 // Name → inode, for files that are not a runtime's blocks.

@@ -54,7 +54,7 @@ struct Inode {
                         (record.flags & kInodePoisoned) != 0;
     return evicting || failed;
   }
-  // Who wrote it has ended without closing it. Under the lock.
+  // Its writer has ended without closing it. Under the lock.
   [[nodiscard]] bool is_abandoned() const noexcept { return write_errno == kWriterEnded; }
 
   const InodeNumber number;
@@ -94,10 +94,11 @@ struct Inode {
   // Regular files: open descriptions, and those among them that may write.
   std::uint32_t opens = 0;
   std::uint32_t writers = 0;
-  // The kernel may have attributes of it that it does not ask for again: they were shown with a timeout.
+  // The kernel may have attributes of it that it does not ask for again: they were shown with a
+  // timeout.
   mutable std::atomic<bool> is_remembered{false};
-  // It was open for reading and writing, served by the kernel, since its seal: who mapped it may store with
-  // no descriptor open.
+  // It was open for reading and writing, served by the kernel, since its seal: who mapped it
+  // may store with no descriptor open.
   bool may_be_stored_to = false;
   // Of the writers those that are closing (OpenFile::is_closing): close(2) does not wait for RELEASE.
   std::uint32_t closing = 0;
@@ -119,10 +120,11 @@ struct Inode {
   // Its place among those the table keeps because they were looked up last, from 1; 0: none.
   // Guarded by the table's lock.
   std::uint32_t recent_place = 0;
-  // When a directory was listed, or a symlink read, if the record does not say it yet, else 0 (fs/names/read_times.h).
+  // When a directory was listed, or a symlink read, if the record does not say it yet, else 0
+  // (fs/names/read_times.h).
   std::atomic<UnixNanos> read_at{0};
-  // How often `record` was given another value, but for its access time. Of a directory: whenever a name has come or
-  // gone, after that can be seen and before it is answered.
+  // How often `record` was given another value, but for its access time. Of a directory:
+  // whenever a name has come or gone, after that can be seen and before it is answered.
   std::atomic<std::uint64_t> changes{0};
   // Directories: cookies from this one on were given after the last listing began, and are not
   // part of it; 0: none has begun since it came into memory.

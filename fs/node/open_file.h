@@ -89,8 +89,8 @@ class OpenFile {
   // A descriptor of it was closed, and the daemon has seen no write since: mostly the kernel's RELEASE is under way. Counted in
   // Inode::closing, under the inode's lock.
   std::atomic<bool> is_closing{false};
-  // Of one that may write: Inode::write_opens of this open, and whether what it writes was to be published first by its close.
-  // Set at the open.
+  // Of one that may write: Inode::write_opens of this open, and whether what it writes was to
+  // be published first by its close. Set at the open.
   std::uint64_t write_open = 0;
   bool makes = false;
 

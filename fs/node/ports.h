@@ -25,8 +25,8 @@ class BackingIds {
 };
 
 // Tells the kernel that what it has cached no longer holds. Any thread; never waits: the
-// message is queued for the one thread that sends them, where nothing else is said. May be called while
-// holding locks.
+// message is queued for the one thread that sends them, where nothing else is said. May be
+// called while holding locks.
 class KernelNotifications {
  public:
   virtual ~KernelNotifications() = default;
@@ -34,8 +34,8 @@ class KernelNotifications {
   // Unlike an entry's, the message waits for no lock that a caller may hold while he waits for us.
   virtual void invalidate_attributes(InodeNumber inode) = 0;
   // The same, and the kernel has taken it when this returns: for who changes them beside what a
-  // call asked for, before that call is answered. The kernel does not drop its last reference to
-  // the inode meanwhile, for the call has one.
+  // call asked for, before that call is answered. The kernel does not drop its last reference
+  // to the inode meanwhile, for the call has one.
   virtual void invalidate_attributes_at_once(InodeNumber inode) = 0;
   // The attributes, and the pages that the kernel has of its bytes.
   virtual void invalidate_data(InodeNumber inode) = 0;

@@ -58,7 +58,8 @@ def test_kill_rounds(tmp_path, seed, data_path):
                 states, acknowledged, seconds, in_flight = one_round(
                     mount, number, rng, states, str(tmp_path))
             except Exception as error:
-                raise AssertionError(f"round {number} of seed {seed}: {error}") from error
+                error.add_note(f"round {number} of seed {seed}")
+                raise
             total += acknowledged
             struck += in_flight
             slowest = max(slowest, seconds)

@@ -26,6 +26,7 @@ import load
 import model
 import strace
 import test_kill_nth
+import watch
 
 MIB = 1 << 20
 BUDGET = 96 * MIB
@@ -770,8 +771,10 @@ def die_at_each_call(kind, logs, seed):
             try:
                 died = death.at(place, call, nth)
             except Exception as error:
-                raise AssertionError(f"killed at {call} number {nth} of thread {place} (seed "
-                                     f"{seed}): {error}") from error
+                error.add_note(f"killed at {call} number {nth} of thread {place}, seed {seed}")
+                with contextlib.suppress(OSError):
+                    error.add_note(mount.logs()[-4000:] + watch.stacks(mount.pid()))
+                raise
             if died is not None:
                 tried += 1
                 killed[call] += died

@@ -246,8 +246,8 @@ def test_killed_while_starting(fresh, tmp_path, seed):
                     mount.stop()
                     crashes.check_fsck(mount)
                 except Exception as error:
-                    raise AssertionError(f"start killed at {call} number {nth} (seed {seed}): "
-                                         f"{error}") from error
+                    error.add_note(f"start killed at {call} number {nth}, seed {seed}")
+                    raise
         finally:
             if fresh or number == START_SAMPLES:
                 mount.close()

@@ -125,7 +125,7 @@ class Load:
                 raise AssertionError(f"{row.name} has ended")
             if row.waiting_s() > LONGEST_S:
                 raise AssertionError(f"{row.name}: a call has not returned for "
-                                     f"{row.waiting_s():.0f} s\n{stacks(child.pid)}")
+                                     f"{row.waiting_s():.0f} s\n{watch.stacks(child.pid)}")
 
     def finish(self):
         """They end when they have done what they are at."""
@@ -137,15 +137,6 @@ class Load:
     def kill(self):
         for _, child in self._children:
             child.end()
-
-
-def stacks(pid):
-    """Where its threads are in the kernel."""
-    text = ""
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/stack") as stack:
-            text += f"{task}:\n{stack.read()}"
-    return text
 
 
 def prepare(mount, seed):

@@ -1,6 +1,7 @@
 """How a mount begins and ends: background and foreground, signals, busy, dead and second mounts."""
 
 import errno
+import fcntl
 import json
 import mmap
 import os
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -376,6 +378,7 @@ def test_the_log_goes_to_its_file(mounts):
 # Runs in a mount namespace of its own and answers each path with the file's text or an error.
 CONTAINER = """
 import sys
+import termios
 for path in sys.stdin:
     try:
         with open(path[:-1]) as file:
@@ -528,6 +531,31 @@ def test_status_as_json_and_as_text(mounts):
         assert part in done.stdout, part
     done = mount.cli("status", mount.work)
     assert done.returncode == 1 and "no kvcachefs is mounted" in done.stderr
+
+
+def test_what_a_request_deserves_is_no_error(mounts):
+    """Python asks each file that it opens whether it is a terminal."""
+    mount = mounts()
+    write(mount, "f", "x" * 10000)
+    os.mkdir(f"{mount.mnt}/dir")
+    os.mkdir(f"{mount.mnt}/dir/below")
+    with open(f"{mount.mnt}/f") as file:
+        assert not file.isatty()
+        with pytest.raises(OSError):
+            fcntl.ioctl(file, termios.TIOCGWINSZ, b"12345678")
+    refused = {errno.EEXIST: lambda: os.close(os.open(f"{mount.mnt}/f", os.O_CREAT | os.O_EXCL)),
+               errno.ENOTEMPTY: lambda: os.rmdir(f"{mount.mnt}/dir"),
+               errno.ENOENT: lambda: os.unlink(f"{mount.mnt}/absent"),
+               errno.ENODATA: lambda: os.getxattr(f"{mount.mnt}/f", "user.absent"),
+               errno.EISDIR: lambda: os.rename(f"{mount.mnt}/f", f"{mount.mnt}/dir"),
+               errno.EINVAL: lambda: os.rename(f"{mount.mnt}/dir", f"{mount.mnt}/dir/below/it")}
+    for code, call in refused.items():
+        with pytest.raises(OSError) as failed:
+            call()
+        assert failed.value.errno == code
+    operations = mount.status()["operations"]
+    assert {name for name, one in operations.items() if one["errors"] > 0} == set()
+    assert operations["ioctl"]["count"] > 0
 
 
 def test_the_control_socket_is_private_and_bounded(mounts):

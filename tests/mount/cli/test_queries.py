@@ -156,8 +156,19 @@ def test_ls_groups_and_filters(mounts):
             made = os.stat(f"{mount.mnt}/{one['path']}").st_mtime if mount.is_mounted() else None
             if made is not None:
                 assert abs(one["created"] - made) < 60
-            assert abs(one["last_use"] - one["created"]) < 600
+            assert 0 <= one["last_use"] - one["created"] < 600
 
+    def below(path, *words):
+        return sorted(one["path"] for one in lines(mount, "ls", *words, f"{mount.mnt}/{path}"))
+
+    assert len(below("sg")) == len(below("sg/")) == 14
+    assert below("prefix") == [f"prefix/{hash_of(number)}" for number in range(3)]
+    os.mkdir(f"{mount.mnt}/s")
+    assert below("sg", "--runtime", "native") == below("s") == []
+    said(mount, "ls", f"{mount.mnt}/nothing/there")
+    assert below(below("sg")[0]) == below("sg")[:1]
+    assert lines(mount, "ls", "--by", "model", f"{mount.mnt}/prefix") == [
+        {"model": None, "objects": 3, "bytes": 30}]
     ask_in_all_ways(mount, check)
 
 

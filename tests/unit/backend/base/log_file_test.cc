@@ -1,4 +1,5 @@
-// A log file goes on in a new one of its name. tests/mount/cli has the rotation of a real mount.
+// A log file goes on in a new one of its name. tests/mount/cli has the rotation of a real
+// mount.
 #include "backend/base/log_file.h"
 
 #include <gtest/gtest.h>
