@@ -113,7 +113,10 @@ NameLook Knowledge::look(InodeNumber directory, std::string_view name, std::uint
   seen.tenant = (*place)->tenant;
   const std::optional<Recognized> file = recognize(path_at(**place, name), (*place)->told);
   seen.is_kept = is_kept_there(**place, file, owner);
-  if (!file || (file->kind != NameKind::kBlock && file->kind != NameKind::kFanOut)) return seen;
+  seen.is_directory_of_block = file && file->kind == NameKind::kDirectory;
+  const bool is_known = file && (file->kind == NameKind::kBlock ||
+                                 file->kind == NameKind::kFanOut || seen.is_directory_of_block);
+  if (!is_known) return seen;
   BlockName block{.temporary = file->temporary,
                   .hash = std::string(file->prefix_hash),
                   .series = uses_.series_of(file->runtime, file->model),

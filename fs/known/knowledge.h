@@ -51,7 +51,8 @@ struct NameLook {
   // A directory that is made with its first block. While it is not there, a lookup of the block ends at it: so
   // it stands for the block until that is stored (became()).
   std::optional<BlockName> fan_out;
-  std::uint64_t age = 0;  // of Places
+  bool is_directory_of_block = false;  // a `fan_out` of NameKind::kDirectory
+  std::uint64_t age = 0;               // of Places
   TenantSlot tenant = 0;
   bool is_kept = false;  // Knowledge::is_kept_at()
   // The directory lies far below what is known, and this thread refuses to wait: nothing is

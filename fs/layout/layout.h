@@ -47,8 +47,9 @@ enum class FilePolicy : std::uint8_t {
 enum class NameKind : std::uint8_t {
   kBlock,      // the KV of a run of tokens, or a part of it
   kCompanion,  // belongs to blocks and is none: config.json, .metadata, .meta, a probe for O_DIRECT
-  kFanOut,   // a directory above blocks, named after the begin of their hashes
-  kPool,     // many blocks, at offsets that only the runtime knows
+  kFanOut,  // a directory above blocks, named after the begin of their hashes
+  kDirectory,  // one that holds the files of a block alone: where it is the block is, to its runtime
+  kPool,       // many blocks, at offsets that only the runtime knows
   kSession,  // an entry of session/<id>/
 };
 

@@ -264,6 +264,11 @@ inline constexpr Row kRows[] = {
      "vllm-project/vllm vllm/distributed/kv_transfer/kv_connector/v1/example_connector.py:"
      "_generate_filename_debug @017e9f4"},
 
+    {Runtime::kVllmExample, NameKind::kDirectory, "{hash:32-128}", kNoTemporary,
+     FilePolicy::kCache, kToldOnly,
+     "vllm-project/vllm vllm/distributed/kv_transfer/kv_connector/v1/example_connector.py:"
+     "_found_match_for_prompt (os.path.exists of the directory) @017e9f4"},
+
     // Older ones name the file by a decimal number; both are digits.
     {Runtime::kTensorrtExample, NameKind::kBlock, "{hashint:1-64}.pt", kNoTemporary,
      FilePolicy::kCache, kImmutable | kToldOnly,

@@ -4,6 +4,7 @@
 
 #include "backend/base/log.h"
 #include "fs/known/place.h"
+#include "fs/life/drop_directory.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
 
@@ -30,9 +31,14 @@ Obituary prepare_obituary(Core& core, const Inode& inode, InodeNumber directory,
 
 // One name at a time, each in a commit of its own: a file with a million links must not become
 // one huge batch. The inode goes with its last name.
-// True: look for another one. `any`: it went; `last`: and was the last.
+// True: look for another one.
+struct Dropping {
+  bool any = false;      // one went
+  bool last = false;     // and it was the last
+  InodeNumber from = 0;  // the directory of the one that went last
+};
 Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
-                           const DropLimits& limits, bool& any, bool& last) {
+                           const DropLimits& limits, Dropping& dropping) {
   std::vector<std::pair<InodeNumber, std::string>> links;
   if (limits.only)
     links.push_back(*limits.only);
@@ -95,9 +101,19 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
   }
   // Another name is left that it has to have its turn by.
   if (limits.only && block != 0 && inode->record.nlink > 0) put_in_order(core, *inode);
-  any = true;
-  last = inode->record.nlink == 0;
-  return !last && !limits.only;
+  dropping = {.any = true,
+              .last = inode->record.nlink == 0,
+              .from = parent != nullptr ? parent->number : 0};
+  return !dropping.last && !limits.only;
+}
+
+// What is not removed is an empty directory.
+void drop_directory_of(Core& core, Dropping& dropping) {
+  const InodeNumber from = std::exchange(dropping.from, 0);
+  if (from == 0) return;
+  if (const Result<void> dropped = drop_block_directory(core, from); !dropped.ok())
+    log_warn("directory of a block not dropped inode={} errno={} step=\"{}\"", from,
+             dropped.error().code, dropped.error().what);
 }
 
 // One of its paths for the log, relative to the root of the mount; empty: it has none.
@@ -140,11 +156,13 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason,
                        !is_eviction(reason);
   const std::string path = is_told ? path_of(core, number) : std::string{};
   // At most one round a name, and one more for each rename that comes between.
-  bool any = false;
-  bool last = false;
-  while (TRY(drop_one_name(core, inode, reason, limits, any, last))) {
+  Dropping dropping;
+  bool goes_on = true;
+  while (goes_on) {
+    goes_on = TRY(drop_one_name(core, inode, reason, limits, dropping));
+    drop_directory_of(core, dropping);
   }
-  if (limits.may_go && !any) return {};
+  if (limits.may_go && !dropping.any) return {};
   // For the log: a writer may still change the record.
   ObjectId object = kNoObject;
   int write_errno = 0;
@@ -153,7 +171,7 @@ Result<void> drop_names(Core& core, InodeNumber number, DropReason reason,
     object = inode->record.object;
     write_errno = inode->write_errno;
     // Two that evict the same file both come here.
-    if (last || (!is_eviction(reason) && !limits.may_go)) {
+    if (dropping.last || (!is_eviction(reason) && !limits.may_go)) {
       const std::uint64_t size = inode->record.stamp.size;
       core.drops.count(reason, std::min(bytes.value_or(size), size));
     }

@@ -132,6 +132,9 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
     core_.counters.lookup_misses.fetch_add(1, std::memory_order_relaxed);
     return fail(ENOENT, "being written");
   }
+  const bool is_block_there = seen.is_directory_of_block && (*inode)->type == S_IFDIR;
+  if (is_block_there && !core_.knowledge.is_crawling(caller.pid))
+    TRY(look_into(**inode, caller));
   const bool wanted = (*inode)->is_file() && !core_.knowledge.is_crawling(caller.pid);
   Result<Entry> entry = entry_of(*inode, wanted ? &caller : nullptr);
   if (!entry.ok() && entry.error().code == kMustWait) return entry;
@@ -152,10 +155,34 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
     if (wanted && entry.ok() && !block->temporary && core_.on_found)
       core_.on_found(**inode, static_cast<std::uint64_t>(entry->attributes.st_size));
   }
+  // A lease of its files outlasts it.
+  if (entry.ok() && is_block_there) entry->entry_timeout_s = kBlockTimeout;
   if (entry.ok() && (writer || !native_.keeps(parent, name))) entry->entry_timeout_s = 0;
   auto& counter = entry.ok() ? core_.counters.lookup_hits : core_.counters.lookup_misses;
   counter.fetch_add(1, std::memory_order_relaxed);
   return entry;
+}
+
+// The directory of a block was found: that is a look at the block. Its files go together
+// (fs/budget/siblings.h), so that a lease of one keeps all. An empty one is being filled.
+Result<void> Namespace::look_into(Inode& directory, const Caller& caller) {
+  constexpr std::size_t kFirst = 4;
+  for (const DirEntry& entry :
+       TRY(core_.catalog.list_directory(directory.number, kDotDotCookie, kFirst))) {
+    if (entry.type != DT_REG) continue;
+    const Result<InodePtr> file = core_.table.get(entry.inode);
+    if (!file.ok() && file.error().code == ESTALE) continue;
+    if (!file.ok()) return file.error();
+    const Result<struct stat> backing = checked_status(core_, **file);
+    if (!backing.ok()) return miss_or_error(core_, **file, backing.error(), ENOENT);
+    const NameLook seen = core_.knowledge.look(directory.number, entry.name);
+    const auto lock = TRY(lock_to_look(**file));
+    if ((*file)->is_going()) return fail(ENOENT, "about to go");
+    core_.budget.answered(**file, *backing, caller.uid);
+    if (seen.block) core_.knowledge.looked_up(*seen.block, caller.pid, true);
+    return {};
+  }
+  return {};
 }
 
 // Lookups say that it is not there, so who makes it anew must not find it.

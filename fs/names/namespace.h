@@ -65,6 +65,8 @@ class Namespace {
   // The entry of an inode in memory, with one lookup counted.
   // `user`: who asked for it by name, and gets a lease by that. ENOENT: it is being evicted.
   Result<Entry> entry_of(const InodePtr& inode, const Caller* user = nullptr);
+  // Errors: ENOENT (the block is about to go), those of checked_status().
+  Result<void> look_into(Inode& directory, const Caller& caller);
   // kMustWait: somebody changes it.
   Result<Entry> entry_without_waiting(const InodePtr& inode);
   // The entry of a name that was just made. On an error the kernel does not learn of the name,

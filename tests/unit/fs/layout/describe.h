@@ -23,7 +23,8 @@ inline std::string replace_all(std::string text, const std::string& what,
 // ends with "-> final path" or "-> ?".
 inline std::string describe(const std::optional<Recognized>& found) {
   if (!found) return "plain";
-  static constexpr const char* kKinds[] = {"block", "companion", "fan-out", "pool", "session"};
+  static constexpr const char* kKinds[] = {"block",     "companion", "fan-out",
+                                           "directory", "pool",      "session"};
   const Recognized& file = *found;
   std::string text(name_of(file.runtime));
   text += std::string(" ") + kKinds[static_cast<int>(file.kind)];

@@ -233,6 +233,7 @@ TEST(Recognize, GenericNamesOnlyWhereTold) {
       {Runtime::kTensorrtExample, "kv/tmpa8_0kq2w", "tensorrt_example block cache -> ?"},
       {Runtime::kVllmExample, "kv/H/model.layers.0.self_attn.attn.safetensors",
        "vllm_example block cache hash=H part=model.layers.0.self_attn.attn"},
+      {Runtime::kVllmExample, "kv/H", "vllm_example directory cache hash=H"},
       {Runtime::kMooncakeFile, "a/b/README", "mooncake_file block keep"},
       {Runtime::kMooncakeBucket, "x/12.bucket", "mooncake_bucket pool keep immutable"},
       {Runtime::kMooncakeBucket, "x/12.meta", "mooncake_bucket companion keep immutable"},
