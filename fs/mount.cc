@@ -593,7 +593,7 @@ void Mount::finish() noexcept {
   metrics_.reset();
   control_.reset();
   step("seal_what_was_stored");
-  if (volume_) volume_->stop(kSealSeconds);
+  if (volume_) volume_->stop(kSealSeconds, session_ != nullptr && session_->was_let_go());
   step("close_the_files");
   volume_.reset();
   session_.reset();

@@ -252,7 +252,7 @@ void Volume::start() {
   if (parts_->core.counters.unsealed.load() > 0) parts_->sealer.wake(0);
 }
 
-void Volume::stop(double deadline_s) {
+void Volume::stop(double deadline_s, bool closed) {
   if (parts_ == nullptr) return;
   Parts& parts = *parts_;
   if (parts.pool_evictor) parts.pool_evictor->stop();
@@ -282,7 +282,7 @@ void Volume::stop(double deadline_s) {
   const bool was_crash = parts.recovery.kind == "daemon" || parts.recovery.kind == "machine";
   if (was_crash && !parts.is_started) return;
   parts.object_walk.write_down();
-  if (const Result<void> marked = mark_clean(parts.core); !marked.ok()) {
+  if (const Result<void> marked = mark_clean(parts.core, closed); !marked.ok()) {
     log_error("clean stop not recorded errno={} step=\"{}\": the next start recovers",
               marked.error().code, marked.error().what);
   }

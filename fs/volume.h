@@ -231,9 +231,10 @@ class Volume {
 
   // Starts the background threads (seal, reaper). stop() ends them: everything unsealed is
   // sealed if that takes no longer than `deadline_s`, and the clean marker is written when
-  // nothing is left open.
+  // nothing is left open. `closed`: the kernel has let go of the mount by itself, so that nobody
+  // has anything open or mapped.
   void start();
-  void stop(double deadline_s);
+  void stop(double deadline_s, bool closed = false);
 
   // ---- names (fs/names) ----
   // ENOENT: no such name, or its data is a miss, or it is a prefix hash that another process is

@@ -121,7 +121,11 @@ struct PrefixName {
 
 // What the last run left, for recovery.
 struct RunMarker {
-  bool clean = false;   // that run ended by itself, everything recorded
+  bool clean = false;  // that run ended by itself, everything recorded
+  // The kernel had let go of the mount by then, and so it had when each run before it ended that
+  // had objects with ids from here on: nobody can have changed a sealed one since, but below the
+  // mount. nullopt: it had not.
+  std::optional<ObjectId> closed_from = std::nullopt;
   std::string boot_id;  // of the machine in that run
   std::string
       mount_ids;  // of the devices' backing filesystems in that run, as the caller encodes them

@@ -12,12 +12,19 @@ namespace kvcachefs {
 namespace {
 
 constexpr std::uint8_t kRunVersion = 1;
+// How a run has ended.
+constexpr std::uint8_t kRunCrashed = 0;
+constexpr std::uint8_t kRunClean = 1;
+constexpr std::uint8_t kRunClosed = 2;  // clean, and RunMarker::closed_from follows
 constexpr std::uint8_t kCutVersion = 1;
 
 std::string encode_run(const RunMarker& marker) {
   std::string value;
   wire::put_le(value, kRunVersion);
-  wire::put_le(value, static_cast<std::uint8_t>(marker.clean));
+  const std::uint8_t clean = marker.clean ? kRunClean : kRunCrashed;
+  const bool is_closed = marker.clean && marker.closed_from;
+  wire::put_le(value, is_closed ? kRunClosed : clean);
+  if (is_closed) wire::put_le(value, *marker.closed_from);
   wire::put_le(value, static_cast<std::uint32_t>(marker.boot_id.size()));
   value += marker.boot_id;
   value += marker.mount_ids;
@@ -28,10 +35,11 @@ Result<RunMarker> decode_run(std::string_view value) {
   wire::Reader in(value);
   if (in.take<std::uint8_t>() != kRunVersion) return fail(EBADMSG, "run marker: version");
   RunMarker marker;
-  const auto clean = in.take<std::uint8_t>();
-  marker.clean = clean == 1;
+  const auto end = in.take<std::uint8_t>();
+  marker.clean = end == kRunClean || end == kRunClosed;
+  if (end == kRunClosed) marker.closed_from = in.take<ObjectId>();
   marker.boot_id = in.take_bytes(in.take<std::uint32_t>());
-  if (!in.ok() || clean > 1) return fail(EBADMSG, "run marker: length");
+  if (!in.ok() || end > kRunClosed) return fail(EBADMSG, "run marker: length");
   marker.mount_ids = in.take_rest();
   return marker;
 }

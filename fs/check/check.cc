@@ -42,6 +42,7 @@ Result<CheckSummary> Check::run() {
 Result<void> Check::find_last_end() {
   const RunMarker last = TRY(setup_.catalog.run_marker());
   crashed_ = !last.clean;
+  closed_from_ = last.closed_from;
   const Result<std::optional<MachineCut>> cut = setup_.catalog.machine_cut();
   if (!cut.ok() && cut.error().code != EBADMSG) return cut.error();
   if (cut.ok() && *cut) cut_before_ = (*cut)->before;

@@ -141,7 +141,8 @@ class Check {
 
   const CheckSetup setup_;
   CheckSummary summary_;
-  bool crashed_ = false;  // the last run did not end in order
+  bool crashed_ = false;                 // the last run did not end in order
+  std::optional<ObjectId> closed_from_;  // RunMarker::closed_from of it
   ObjectId cut_before_ =
       0;  // the machine's crash may have left anything of those below: the next start judges it
   bool blocks_behind_ = false;  // names are still to be read for blocks

@@ -103,6 +103,7 @@ Result<std::size_t> Files::write(OpenFile& file, std::span<const std::byte> data
   note_closing(file, false);
   TRY(strip_on_write(file, caller));
   TRY(check_room(file, fd, offset, data.size()));
+  if (offset < file.inode->appended_from.load()) file.inode->appended_object.store(kNoObject);
   std::size_t done = 0;
   while (done < data.size()) {
     const ssize_t put =
@@ -450,6 +451,7 @@ Result<void> Files::fallocate(OpenFile& file, int mode, std::uint64_t offset,
   const auto descriptor = TRY(file.descriptor());
   const int fd = descriptor.get();
   TRY(strip_on_write(file, caller));
+  file.inode->appended_object.store(kNoObject);
   const bool takes = (mode & FALLOC_FL_PUNCH_HOLE) == 0;
   const std::optional<Reservation> room =
       takes ? TRY(take_room(*file.inode, fd, offset, length, length)) : std::nullopt;
@@ -517,6 +519,7 @@ Result<std::uint64_t> Files::copy_range(OpenFile& from, std::uint64_t from_offse
   const int in = descriptor_in.get();
   const int out = descriptor_out.get();
   TRY(strip_on_write(to, caller));
+  to.inode->appended_object.store(kNoObject);
   length = std::min(length, kMostCopiedAtOnce);
   TRY(check_room(to, out, to_offset, length));
   // So many bytes at once are more than the looks at what grows would see in time.

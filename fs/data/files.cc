@@ -160,6 +160,7 @@ Result<UniqueFd> Files::truncate_at_open(Inode& inode, Tier& tier, int flags,
     return start_rewrite(inode, caller);
   }
   const UniqueFd fd = TRY(tier.open(inode.record.object, O_RDWR));
+  inode.appended_object.store(kNoObject);
   if (published) {
     TRY(begin_change(core_, inode, Change::kTruncate));
   }
@@ -426,7 +427,12 @@ Result<Opened> Files::open_locked(const InodePtr& inode, int flags, Prepared pre
       inode->danger_at_open = core_.budget.danger(*inode->device);
     }
     ++inode->writers;
-    if ((flags & O_ACCMODE) == O_RDWR && core_.passthrough()) inode->may_be_stored_to = true;
+    if ((flags & O_ACCMODE) == O_RDWR) {
+      inode->may_be_stored_to = inode->may_be_stored_to || core_.passthrough();
+      if (core_.passthrough()) core_.unseen.note(inode->number);
+      inode->mappable_object = inode->record.object;
+    }
+    if (!file->only_appends()) inode->appended_object.store(kNoObject);
     make_kernel_ask(*inode);
     inode->write_opens = 1 + core_.write_opens.fetch_add(1);
     file->write_open = inode->write_opens;

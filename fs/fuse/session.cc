@@ -456,6 +456,7 @@ void FuseSession::abort_connection() noexcept {
 void FuseSession::shut_down() noexcept {
   if (!mounted_.exchange(false)) return;
   fuse_session_exit(session_);
+  was_let_go_ = !connection_lives() && device_on(mountpoint_) != device_;
   if (connection_lives()) abort_connection();
   if (device_on(mountpoint_) == device_) {
     ::umount2(mountpoint_.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);

@@ -116,6 +116,9 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   [[nodiscard]] const InForce& data_path() const noexcept { return data_path_; }
   [[nodiscard]] const InForce& transport() const noexcept { return transport_; }
   [[nodiscard]] const Stats& stats() const noexcept;
+  // After run(): the kernel had ended the connection before, with nobody left who had a file open
+  // or mapped.
+  [[nodiscard]] bool was_let_go() const noexcept { return was_let_go_; }
   // Notifications that did not find room; see notifier.h.
   [[nodiscard]] std::uint64_t notifications_dropped() const noexcept;
 
@@ -150,6 +153,7 @@ class FuseSession final : public BackingIds, public KernelNotifications {
   std::string mountpoint_;  // canonical
   dev_t device_ = 0;
   std::atomic<bool> mounted_{false};
+  std::atomic<bool> was_let_go_{false};
   fuse_session* session_ = nullptr;
   std::unique_ptr<OperationContext> context_;
   std::unique_ptr<DiskRequests> disk_requests_;

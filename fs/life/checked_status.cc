@@ -57,6 +57,14 @@ bool is_of_cut_run(const Core& core, const InodeRecord& record, const DataStamp&
   return record.object < core.cut.before && now.mtime < core.cut.ended;
 }
 
+// It was sealed when the last run ended, nobody had it open or mapped any more, and nobody has
+// opened it for writing since: it was changed below the mount.
+bool was_changed_below(const Core& core, const Inode& inode, const DataStamp& now) {
+  const ObjectId object = inode.record.object;
+  return core.closed_from && object >= *core.closed_from && object < core.first_object &&
+         inode.write_opens == 0 && now.mtime < core.started;
+}
+
 Result<UniqueFd> open_backing(Core& core, Inode& inode, ObjectId object) {
   const std::lock_guard lock(inode.mutex);
   if (inode.record.object != object) return fail(ESTALE, "written anew");
@@ -65,8 +73,7 @@ Result<UniqueFd> open_backing(Core& core, Inode& inode, ObjectId object) {
 }
 
 // It is new in time, or in where its change is noted, and has the sealed bytes all the same.
-bool has_come_through(Core& core, Inode& inode, ObjectId object, const DataStamp& now) {
-  if (now.size > kMostJudged) return false;
+bool has_come_through(Core& core, Inode& inode, ObjectId object) {
   const Result<UniqueFd> fd = open_backing(core, inode, object);
   if (!fd.ok()) return false;
   const Result<bool> has = has_sealed_bytes(core, object, *fd);
@@ -83,6 +90,7 @@ Result<struct stat> take_as_changed(Core& core, Inode& inode, ObjectId object,
       return backing;
     InodeRecord next = inode.record;
     Edit edit;
+    inode.appended_object.store(kNoObject);
     prepare_change(inode.number, next, edit);
     next.stamp = stamp_of(backing);
     TRY(commit_record(core, inode, std::move(next), std::move(edit)));
@@ -144,6 +152,7 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
           return *backing;
         TRY(may_change());
         const bool is_of_cut = is_of_cut_run(core, record, now);
+        const bool is_below = !is_of_cut && was_changed_below(core, inode, now);
         const bool is_synced = (record.flags & kInodeFsynced) != 0;
         const bool is_same_size = now.size == record.stamp.size;
         const bool is_longer = is_written_on(record, now);
@@ -153,9 +162,12 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
             (is_synced || obstacle_by_policy(TRY(note_policy(core, inode))) != Obstacle::kNone);
         // A store through a mapping that outlived its descriptor, or an application's own
         // doing: no damage.
-        const bool is_on_purpose =
-            is_of_cut ? is_kept || (is_same_size && has_come_through(core, inode, object, now))
-                      : is_same_size || is_longer;
+        bool is_on_purpose = is_same_size || is_longer;
+        if (is_of_cut)
+          is_on_purpose = is_kept || (is_same_size && now.size <= kMostJudged &&
+                                      has_come_through(core, inode, object));
+        // Other times alone are none.
+        if (is_below) is_on_purpose = is_same_size && has_come_through(core, inode, object);
         if (is_on_purpose) return take_as_changed(core, inode, object, *backing);
         // Nobody had it open for writing, and a mapping cannot change a size.
         reason = is_of_cut ? DropReason::kIncomplete : DropReason::kDamaged;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "backend/base/crc32c.h"
 #include "metadata/record.h"
@@ -42,15 +43,17 @@ Result<void> read_chunk(int fd, std::span<std::byte> out, std::uint64_t offset) 
 
 }  // namespace
 
-Result<std::vector<std::uint32_t>> checksum_file(int fd, std::uint64_t size) {
-  std::vector<std::uint32_t> sums;
+Result<std::vector<std::uint32_t>> checksum_file(int fd, std::uint64_t size,
+                                                 std::vector<std::uint32_t> known) {
+  std::vector<std::uint32_t> sums = std::move(known);
   sums.reserve(static_cast<std::size_t>((size + kChecksumChunk - 1) / kChecksumChunk));
   static thread_local std::unique_ptr<std::byte[]> buffer;
   if (buffer == nullptr) buffer.reset(new std::byte[kChecksumChunk]);
   std::uint32_t sum_of_zeros = 0;
   std::uint64_t length_of_zeros = 0;
   std::uint64_t data_from = 0;  // [offset, data_from) is a hole
-  for (std::uint64_t offset = 0; offset < size; offset += kChecksumChunk) {
+  for (std::uint64_t offset = sums.size() * kChecksumChunk; offset < size;
+       offset += kChecksumChunk) {
     const std::uint64_t length = std::min(kChecksumChunk, size - offset);
     if (data_from <= offset) {
       const off_t data = lseek(fd, static_cast<off_t>(offset), SEEK_DATA);

@@ -15,9 +15,11 @@ namespace kvcachefs {
 // 1 MiB of it).
 inline constexpr std::uint64_t kMostChecksummedBytes = 64ull << 30;
 
-// Reads the first `size` bytes of `fd`. Holes are not read. Errors: EIO and what pread(2)
-// gives; ENODATA when the file is shorter.
-Result<std::vector<std::uint32_t>> checksum_file(int fd, std::uint64_t size);
+// Reads the first `size` bytes of `fd`, but for the chunks whose checksums are `known`, from the
+// first on. Holes are not read. Errors: EIO and what pread(2) gives; ENODATA when the file is
+// shorter.
+Result<std::vector<std::uint32_t>> checksum_file(int fd, std::uint64_t size,
+                                                 std::vector<std::uint32_t> known = {});
 
 // Where the bytes that are compared come from.
 enum class ReadWay : std::uint8_t {

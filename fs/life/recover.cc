@@ -146,6 +146,9 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
   const bool another_boot = is_of_another_boot(last, now);
   const bool is_new = !TRY(core.catalog.find_inode(kRootInode));
   core.first_object = core.catalog.coming_id();
+  core.started = file_clock_now();
+  core.closed_from = last.closed_from;
+  if (is_new) core.closed_from = core.first_object;
   if (is_new) {
     report.kind = "new";
     TRY(make_root(core));
@@ -183,15 +186,46 @@ void has_looked_after_cut(Core& core) {
     log_debug("the next start looks for what the crash left once more");
 }
 
-Result<void> mark_clean(Core& core) {
+namespace {
+
+// A sealed file that was stored to through a mapping since is one that was changed. False: it is
+// not known of all.
+Result<bool> take_unseen_stores(Core& core, bool& any) {
+  if (!core.unseen.is_whole()) return false;
+  for (const InodeNumber number : core.unseen.list()) {
+    std::optional<InodeRecord> record = TRY(core.catalog.find_inode(number));
+    if (!record || record->nlink == 0 || record->state != DataState::kSealed) continue;
+    const Result<std::uint32_t> device = core.devices->index_of(record->object);
+    if (!device.ok() || core.devices->state(*device) != DeviceState::kWell) return false;
+    const Result<struct stat> backing = core.devices->status_of_copy(*device, record->object);
+    if (!backing.ok() && backing.error().code == ENOENT) continue;
+    if (!backing.ok()) return false;
+    if (is_same_data(stamp_of(*backing), record->stamp)) continue;
+    Edit edit;
+    prepare_change(number, *record, edit);
+    record->stamp = stamp_of(*backing);
+    edit.put_inode(number, *record);
+    TRY(core.catalog.commit(std::move(edit)));
+    any = true;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<void> mark_clean(Core& core, bool closed) {
+  bool any_unseen = false;
+  const bool is_known = closed && TRY(take_unseen_stores(core, any_unseen));
   // What there was no time to seal: the next start takes it as it is, also after a power cut.
-  if (core.counters.unsealed.load() > 0) {
+  if (core.counters.unsealed.load() > 0 || any_unseen) {
     for (std::size_t i = 0; i < core.devices->count(); ++i)
       if (core.devices->state(core.devices->index_at(i)) == DeviceState::kWell)
         TRY(core.devices->tiers()[i]->sync());
   }
   RunMarker marker = TRY(marker_of_now(tiers_of(core)));
   marker.clean = true;
+  // Of what older runs have left nothing is known where one of them did not end so.
+  if (is_known) marker.closed_from = core.closed_from.value_or(core.first_object);
   return core.catalog.set_run_marker(marker);
 }
 

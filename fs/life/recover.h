@@ -33,7 +33,8 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
 // crash is forgotten. Any thread.
 void has_looked_after_cut(Core& core);
 
-// Marks the run as ended in order. The catalog is on disk when it returns.
-Result<void> mark_clean(Core& core);
+// Marks the run as ended in order. `closed`: the kernel has let go of the mount, so that nobody has
+// a file open or mapped any more. The catalog is on disk when it returns.
+Result<void> mark_clean(Core& core, bool closed);
 
 }  // namespace kvcachefs

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
+#include "backend/base/clock.h"
 #include "backend/base/log.h"
 #include "backend/base/raise_to.h"
 #include "fs/life/checksum.h"
@@ -26,23 +28,40 @@ struct SealCandidate {
   std::uint64_t write_opens = 0;
   std::uint64_t size = 0;  // about
   bool failed = false;     // a write of it was: its names go
+  bool appended = false;   // since its last seal, and nothing else
   UniqueFd fd;
   FileToSync sync;  // of the descriptor
 };
 
 namespace {
 
+// A file that is changed again and again is read again by each seal: at this rate, all in all, and
+// it waits for so long at most.
+constexpr std::uint64_t kResealRate = 20'000'000;  // bytes a second
+constexpr std::uint64_t kResealedAtOnce = 64 << 20;
+constexpr std::chrono::nanoseconds kLongestPostponed = std::chrono::seconds{60};
 // Up to this many files each get a journal commit of their own.
 constexpr std::size_t kFewFiles = 4;
 
 enum class Sealed { kYes, kNotReady, kPoisoned };
 
-// nullopt: it is not ready. An error: it is to be looked at again.
-Result<std::optional<SealCandidate>> find_candidate(Core& core, InodeNumber number,
-                                                    const std::set<std::uint32_t>& busy) {
+// When a file that was sealed then may be sealed again; monotonic.
+std::int64_t due_again(std::int64_t sealed_ns, std::uint64_t size) noexcept {
+  if (sealed_ns == 0 || size < kResealedAtOnce) return 0;
+  const std::chrono::nanoseconds pause = std::chrono::milliseconds(size / (kResealRate / 1000));
+  return sealed_ns + std::min(pause, kLongestPostponed).count();
+}
+
+struct Looked {
+  std::optional<SealCandidate> file;  // nullopt: it is not ready
+  std::int64_t due_ns = 0;            // it will be then, monotonic; 0: that is told
+};
+
+// An error: it is to be looked at again. `may_postpone`: nobody waits for it.
+Result<Looked> find_candidate(Core& core, InodeNumber number,
+                              const std::set<std::uint32_t>& busy, bool may_postpone) {
   const auto none = [](const Error& error, int is_answer) {
-    return error.code == is_answer ? Result<std::optional<SealCandidate>>(std::nullopt)
-                                   : Result<std::optional<SealCandidate>>(error);
+    return error.code == is_answer ? Result<Looked>(Looked{}) : Result<Looked>(error);
   };
   Result<InodePtr> inode = core.table.get(number);
   if (!inode.ok()) return none(inode.error(), ESTALE);
@@ -65,18 +84,24 @@ Result<std::optional<SealCandidate>> find_candidate(Core& core, InodeNumber numb
   const bool failed = (*inode)->is_going() && (record.flags & kInodePoisoned) != 0;
   const bool ready =
       failed || record.state == DataState::kPublished || record.state == DataState::kMutable;
-  if (!ready || (*inode)->writers > 0 || record.nlink == 0)
-    return std::optional<SealCandidate>{};
+  if (!ready || (*inode)->writers > 0 || record.nlink == 0) return Looked{};
+  const bool appended = (*inode)->appended_object.load() == record.object;
+  if (may_postpone && record.state == DataState::kMutable && !failed && !appended) {
+    const std::int64_t due = due_again((*inode)->sealed_at_ns, record.stamp.size);
+    if (due > monotonic_now()) return Looked{.file = {}, .due_ns = due};
+  }
   Result<UniqueFd> fd = core.devices->open_copy(disk, record.object, kOwnRead);
   if (!fd.ok()) return none(fd.error(), ENOENT);
   const FileToSync sync{.fd = fd->get(), .device = disk, .stamp = {}};
-  return std::optional(SealCandidate{.inode = *inode,
-                                     .object = record.object,
-                                     .write_opens = (*inode)->write_opens,
-                                     .size = record.stamp.size,
-                                     .failed = failed,
-                                     .fd = std::move(*fd),
-                                     .sync = sync});
+  return Looked{.file = SealCandidate{.inode = *inode,
+                                      .object = record.object,
+                                      .write_opens = (*inode)->write_opens,
+                                      .size = record.stamp.size,
+                                      .failed = failed,
+                                      .appended = appended,
+                                      .fd = std::move(*fd),
+                                      .sync = sync},
+                .due_ns = 0};
 }
 
 // The checksums that the object has already, if the file is still what they were taken of.
@@ -88,6 +113,20 @@ Result<std::optional<ObjectRecord>> standing_checksums(Core& core, const SealCan
     return object;
   }
   return std::optional<ObjectRecord>{};
+}
+
+// The checksums of the whole chunks of the last seal, where bytes were added to these alone.
+Result<std::vector<std::uint32_t>> standing_chunks(Core& core, const SealCandidate& file,
+                                                   const DataStamp& now) {
+  std::vector<std::uint32_t> sums;
+  if (!file.appended) return sums;
+  std::optional<ObjectRecord> object = TRY(core.catalog.find_object(file.object));
+  if (!object || object->sealed.size > now.size) return sums;
+  const auto whole = static_cast<std::size_t>(object->sealed.size / kChecksumChunk);
+  if (object->chunk_crc32c.size() < whole) return sums;
+  sums = std::move(object->chunk_crc32c);
+  sums.resize(whole);
+  return sums;
 }
 
 Result<Sealed> record_seal(Core& core, const SealCandidate& file, const DataStamp& stamp,
@@ -113,6 +152,10 @@ Result<Sealed> record_seal(Core& core, const SealCandidate& file, const DataStam
     edit.put_to_publish(file.inode->number, stamp.size);
   TRY(commit_record(core, *file.inode, std::move(next), std::move(edit), Lend::kYes));
   file.inode->may_be_stored_to = false;
+  const bool is_mappable = file.inode->mappable_object == file.object;
+  file.inode->appended_from.store(stamp.size);
+  file.inode->appended_object.store(is_mappable ? kNoObject : file.object);
+  file.inode->sealed_at_ns = monotonic_now();
   return Sealed::kYes;
 }
 
@@ -143,7 +186,8 @@ Result<Sealed> seal_one(Core& core, SealCandidate& file, std::atomic<std::uint64
                           .chunk_crc32c = {},
                           .sealed = stamp};
     if (stamp.size <= kMostChecksummedBytes) {
-      Result<std::vector<std::uint32_t>> sums = checksum_file(file.fd.get(), stamp.size);
+      Result<std::vector<std::uint32_t>> sums =
+          checksum_file(file.fd.get(), stamp.size, TRY(standing_chunks(core, file, stamp)));
       if (!sums.ok() && sums.error().code == ENODATA) return Sealed::kNotReady;
       if (!sums.ok()) {
         core.devices->failed(file.sync.device, sums.error().code);
@@ -269,7 +313,7 @@ bool Sealer::out_of_time() {
 void Sealer::hurry() {
   const std::lock_guard lock(mutex_);
   // What is not pending was looked at, and is not ready; and what failed again and again has its pause.
-  hurried_ = pending_ && first_wake_ <= Clock::now();
+  hurried_ = pending_ && (first_wake_ <= Clock::now() || is_postponed_);
   changed_.notify_one();
 }
 
@@ -286,12 +330,13 @@ void Sealer::run() {
     while (pending_ && !stopping_) {
       const auto due = std::min(last_wake_ + kQuiet, first_wake_ + kLongestWait);
       if (Clock::now() >= due || sync_wanted_ || hurried_) break;
-      changed_.wait_until(lock, due, [this] { return stopping_ || sync_wanted_ || hurried_; });
+      // A wake may bring it nearer: of what failed, or was postponed, it is far.
+      changed_.wait_until(lock, due);
     }
     if (sync_wanted_ && !stopping_) continue;
     if (pending_) {
       pending_ = false;
-      hurried_ = false;
+      is_hurried_pass_ = std::exchange(hurried_, false);
       lock.unlock();
       pass();
       lock.lock();
@@ -309,8 +354,13 @@ void Sealer::Outcome::leave_and_retry(InodeNumber number) noexcept {
   retry = true;
 }
 
+void Sealer::Outcome::postpone(std::int64_t until_ns) noexcept {
+  due_ns = due_ns == 0 ? until_ns : std::min(due_ns, until_ns);
+}
+
 void Sealer::Outcome::add(const Outcome& other) noexcept {
   sealed += other.sealed;
+  if (other.due_ns != 0) postpone(other.due_ns);
   leave(other.first_left);
   retry = retry || other.retry;
   look_soon = look_soon || other.look_soon;
@@ -348,6 +398,13 @@ void Sealer::pass() {
     first_wake_ = last_wake_ = Clock::now();
     pending_ = true;
   }
+  is_postponed_ = all.due_ns != 0;
+  if (is_postponed_ && !all.retry && !pending_) {
+    const std::chrono::nanoseconds left{
+        std::max<std::int64_t>(all.due_ns - monotonic_now(), 0)};
+    first_wake_ = last_wake_ = Clock::now() + left - kQuiet;
+    pending_ = true;
+  }
   if (all.retry && !stopping_) {
     // Something moved under the seal, or a disk fails: again after a quiet time, or, if nobody stores anything else, a longer
     // one each time.
@@ -361,24 +418,28 @@ void Sealer::pass() {
 Sealer::Batches Sealer::collect(const std::vector<InodeNumber>& numbers, InodeNumber& after,
                                 Outcome& outcome) {
   std::set<std::uint32_t> busy;
+  bool may_postpone = false;
   {
     const std::lock_guard lock(mutex_);
     busy = busy_;
+    may_postpone = !is_hurried_pass_ && !stopping_;
   }
   Batches batches;
   std::uint64_t bytes = 0;
   for (const InodeNumber number : numbers) {
     if (bytes >= kBatchBytes) break;
     after = number;
-    Result<std::optional<SealCandidate>> file = find_candidate(core_, number, busy);
-    if (file.ok() && *file) {
-      bytes += (*file)->size;
-      std::unique_ptr<Batch>& batch = batches[(*file)->sync.device];
+    Result<Looked> looked = find_candidate(core_, number, busy, may_postpone);
+    const Result<void> file = looked.ok() ? Result<void>{} : Result<void>(looked.error());
+    if (looked.ok() && looked->file) {
+      bytes += looked->file->size;
+      std::unique_ptr<Batch>& batch = batches[looked->file->sync.device];
       if (batch == nullptr) batch = std::make_unique<Batch>();
-      batch->push_back(std::move(**file));
+      batch->push_back(std::move(*looked->file));
       continue;
     }
     outcome.leave(number);
+    if (looked.ok() && looked->due_ns != 0) outcome.postpone(looked->due_ns);
     // The end of a batch is told.
     if (file.ok() || file.error().code == EBUSY) continue;
     if (file.error().code == EAGAIN) {

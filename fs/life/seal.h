@@ -4,7 +4,9 @@
 // It waits for the end of a burst of stores (kQuiet without a new file, kLongestWait at most),
 // then takes the unsealed files that nobody has open for writing, in batches: status,
 // fdatasync, checksums, an equal status again, one commit each, and one sync of the catalog for
-// the batch. A file that fails its fdatasync is poisoned. Of several disks each has a batch of
+// the batch. Of a file that was only added to since its last seal what is new is read. Another one
+// that is large, and changed again and again, waits longer for its next seal, unless somebody
+// waits for that. A file that fails its fdatasync is poisoned. Of several disks each has a batch of
 // its own: one that does not answer is left to itself, and has its turn again when it does.
 //
 // It keeps no queue: what is unsealed is a table of the catalog, so a backlog costs no memory
@@ -77,8 +79,10 @@ class Sealer {
     InodeNumber first_left = UINT64_MAX;  // still unsealed: the next pass must look again
     bool retry = false;                   // soon, for it failed
     bool look_soon = false;               // somebody had the lock of one
+    std::int64_t due_ns = 0;              // when the first that has to wait is; 0: none has
     void leave(InodeNumber number) noexcept;
     void leave_and_retry(InodeNumber number) noexcept;
+    void postpone(std::int64_t until_ns) noexcept;
     void add(const Outcome& other) noexcept;
   };
 
@@ -120,6 +124,8 @@ class Sealer {
   std::set<std::uint32_t> busy_;           // disks of which a batch is under way; under mutex_
   std::condition_variable none_busy_;
   bool hurried_ = false;
+  bool is_hurried_pass_ = false;  // the pass that is under way; under mutex_
+  bool is_postponed_ = false;     // something waits though it is ready; under mutex_
   Clock::time_point first_wake_{};
   Clock::time_point last_wake_{};
   Clock::duration retry_after_ = kQuiet;

@@ -193,6 +193,7 @@ Result<void> Attributes::change_data(const InodePtr& inode, const SetAttributes&
     opened.emplace(TRY(tier->open(inode->record.object, change.size ? O_RDWR : O_RDONLY)));
   }
   const int fd = opened->get();
+  if (change.size) inode->appended_object.store(kNoObject);
   if (change.size && ::ftruncate(fd, static_cast<off_t>(*change.size)) != 0) {
     const Error failed = fail_errno("truncate");
     // Nobody may have it open who would tell the sealer.

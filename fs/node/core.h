@@ -11,6 +11,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 
 #include "fs/budget/budget.h"
 #include "fs/known/knowledge.h"
@@ -22,6 +23,7 @@
 #include "fs/node/inode_table.h"
 #include "fs/node/kernel_listings.h"
 #include "fs/node/ports.h"
+#include "fs/node/unseen_stores.h"
 #include "fs/volume.h"
 #include "metadata/catalog.h"
 
@@ -91,6 +93,11 @@ struct Core {
   std::atomic<int> cut_looks_left{2};
   // Ids from here on are of this run.
   ObjectId first_object = 0;
+  // RunMarker::closed_from of the last run; nullopt: what is found changed may have been changed
+  // by who had it open or mapped then.
+  std::optional<ObjectId> closed_from;
+  UnixNanos started = 0;
+  UnseenStores unseen;
   // Set once before the mount answers, to the background threads' wake-up calls. They queue and
   // return.
   std::function<void(InodeNumber, bool evicted)> on_nameless;

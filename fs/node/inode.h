@@ -188,6 +188,15 @@ struct Inode {
   std::atomic<ObjectId> refused_object{kNoObject};
   // The same of one that nobody waits for, of a mapping.
   std::atomic<ObjectId> torn_object{kNoObject};
+  // The object of the last seal, to which bytes were added since then and nothing else: what it
+  // had, `appended_from` bytes, stands. kNoObject: something else may have changed.
+  std::atomic<ObjectId> appended_object{kNoObject};
+  std::atomic<std::uint64_t> appended_from{0};
+  // One that was open for reading and writing: who has mapped it may store unseen, without a
+  // descriptor.
+  ObjectId mappable_object = kNoObject;
+  // When it was sealed last since it is in memory, on the monotonic clock; 0: not yet.
+  std::int64_t sealed_at_ns = 0;
   // An object whose bytes are not the sealed ones: nobody opens it any more.
   ObjectId damaged_object = kNoObject;
   // The backing id of `record.object`, 0: none is registered. One per object: the kernel

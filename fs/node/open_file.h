@@ -51,6 +51,15 @@ class OpenFile {
   OpenFile& operator=(const OpenFile&) = delete;
 
   [[nodiscard]] bool writable() const noexcept { return (flags & O_ACCMODE) != O_RDONLY; }
+  // Nothing is written through it but behind the end, unless O_APPEND is taken back (fcntl(2)).
+  [[nodiscard]] bool only_appends() const noexcept {
+    return (flags & O_ACCMODE) == O_WRONLY && (flags & O_APPEND) != 0;
+  }
+  // The flags that it had in the end.
+  void had_flags(int last) noexcept {
+    if ((flags & O_APPEND) != 0 && (last & O_APPEND) == 0)
+      inode->appended_object.store(kNoObject);
+  }
   // The daemon's own descriptor of the backing file, opened at the first need (in passthrough
   // mode that is an fsync, a fallocate, a seek) and kept, so that an error of the disk is
   // reported once to this open file; where its user has no more of them, opened for each call.
