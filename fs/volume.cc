@@ -572,6 +572,7 @@ Result<std::size_t> Volume::write(OpenFile& file, std::span<const std::byte> dat
 Result<void> Volume::flush(OpenFile& file, const Caller& caller) {
   return parts_->files.flush(file, caller);
 }
+void Volume::had_flags(OpenFile& file, int last) noexcept { file.had_flags(last); }
 void Volume::release(OpenFile& file) { parts_->files.release(file); }
 bool Volume::release_at_once(OpenFile& file) { return parts_->files.release_at_once(file); }
 Result<void> Volume::fsync(OpenFile& file, bool data_only, const Caller& caller) {
@@ -777,7 +778,6 @@ double Volume::state_stalled_seconds() const {
 bool Volume::is_stalled() const {
   return parts_->core.devices->any_stalled() || parts_->core.catalog.stalled() > 0;
 }
-
 DropCounts Volume::drop_counts() const { return parts_->core.drops.counts(); }
 const RecoveryReport& Volume::recovery() const noexcept { return parts_->recovery; }
 const std::vector<std::unique_ptr<Tier>>& Volume::devices() const noexcept {

@@ -362,6 +362,8 @@ class Volume {
   // that closes what it inherited. Under policy keep it waits for the disk
   // (see flush_cost).
   Result<void> flush(OpenFile& file, const Caller& caller);
+  // Before its release: the flags that it has by now (fcntl(2), F_SETFL).
+  static void had_flags(OpenFile& file, int last) noexcept;
   void release(OpenFile& file);  // `file` is gone after it
   // The same of a file that was open for reading alone. False: this thread refuses to wait, and
   // would have to, or the file was open for writing; nothing was done.

@@ -86,7 +86,7 @@ void op_release(fuse_req_t request, fuse_ino_t, fuse_file_info* info) noexcept {
   Reply reply(request, Operation::kRelease);
   OperationContext& context = reply.context();
   OpenFile& file = *reply.file(info);
-  file.had_flags(info->flags);
+  Volume::had_flags(file, info->flags);
   const auto at_once = [&file](Volume& volume) { return volume.release_at_once(file); };
   if (look_or(reply, at_once, false)) return reply.ok();
   const std::uint32_t user = caller_of(request).uid;

@@ -146,9 +146,9 @@ fuse_req_t Reply::take(const Error& error) noexcept {
   context().stats.record(operation_, began_ns_, now, !is_ordinary(error.code));
   if (error.code == ENOSPC) context().stats.refused(now);
   if (log_enabled(LogLevel::kDebug)) {
-    log_debug("answer operation={} pid={} us={} errno={} what=\"{}\"",
-              operation_name(operation_), fuse_req_ctx(request_)->pid, (now - began_ns_) / 1000,
-              error.code, error.what);
+    log_debug("answer operation={} errno={} us={} pid={} what=\"{}\"",
+              operation_name(operation_), error.code, (now - began_ns_) / 1000,
+              fuse_req_ctx(request_)->pid, error.what);
   }
   return std::exchange(request_, nullptr);
 }

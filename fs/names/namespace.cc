@@ -258,6 +258,7 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
     made.block = seen.block;
     made.is_kept = seen.is_kept;
   }
+  made.is_directory_of_block = S_ISDIR(what.mode) && seen.is_directory_of_block;
   if (S_ISREG(what.mode) && core_.budget.is_over_quota(seen.tenant))
     return fail(EDQUOT, "over its quota");
   if (S_ISREG(what.mode)) {
@@ -357,6 +358,7 @@ Result<Entry> Namespace::make_node(InodeNumber parent, std::string_view name, mo
     core_.knowledge.store_done(*made.inode);
     entry.entry_timeout_s = kBlockTimeout;
   }
+  if (made.is_directory_of_block) entry.entry_timeout_s = kBlockTimeout;
   if (!native_.keeps(parent, name)) entry.entry_timeout_s = 0;
   return entry;
 }

@@ -48,6 +48,7 @@ class Namespace {
     NewCopy copy;
     std::optional<BlockName> block;  // what its name says
     bool is_kept = false;            // the same: it must not be lost
+    bool is_directory_of_block = false;
   };
   struct NewInode {
     mode_t mode = 0;

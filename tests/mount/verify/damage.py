@@ -127,3 +127,25 @@ def wait_sealed(mount):
     mount.wait_sealed()
 
 
+class Mapping:
+    """A file that was written, if there is `content`, mapped and closed. (Python's own mappings keep a
+    descriptor.)"""
+
+    def __init__(self, path, content=None):
+        new = os.O_CREAT | os.O_EXCL if content is not None else 0
+        fd = os.open(path, os.O_RDWR | new, 0o600)
+        if content is not None:
+            os.write(fd, content)
+        self.size = os.fstat(fd).st_size
+        self.address = libc.mmap(None, self.size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
+        os.close(fd)
+        assert self.address != ctypes.c_void_p(-1).value
+        self.bytes = (ctypes.c_ubyte * self.size).from_address(self.address)
+
+    def put(self, at, content):
+        self.bytes[at:at + len(content)] = list(content)
+
+    def close(self):
+        if self.address:
+            libc.munmap(self.address, self.size)
+        self.address = None

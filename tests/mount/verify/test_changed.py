@@ -1,7 +1,5 @@
 """A file that its user changed on purpose is never taken for a damaged one."""
 
-import ctypes
-import mmap
 import os
 import random
 import threading
@@ -16,25 +14,6 @@ pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 verifies nothing")
 
 SIZE = 2 * damage.CHUNK + 100
 SECONDS = 60 if kvmount.FULL else 6
-
-
-class Mapping:
-    """A file that was written, mapped and closed. (Python's own mappings keep a descriptor.)"""
-
-    def __init__(self, path, content):
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        os.write(fd, content)
-        self.size = len(content)
-        self.address = damage.libc.mmap(None, self.size, mmap.PROT_READ | mmap.PROT_WRITE,
-                                  mmap.MAP_SHARED, fd, 0)
-        os.close(fd)
-        assert self.address != ctypes.c_void_p(-1).value
-        self.bytes = (ctypes.c_ubyte * self.size).from_address(self.address)
-
-    def close(self):
-        if self.address:
-            damage.libc.munmap(self.address, self.size)
-        self.address = None
 
 
 def uncache(mount):
@@ -52,7 +31,7 @@ def test_a_store_through_an_old_mapping(mounts, data_path, kind):
     mount = mounts(data_path=data_path, options=["--scrub", "1GiB"])
     path = os.path.join(mount.mnt, "f")
     content = bytearray(os.urandom(SIZE))
-    mapped = Mapping(path, content)
+    mapped = damage.Mapping(path, content)
     # Without passthrough the mapping keeps the file open for writing.
     sealed = mount.data_path == "passthrough"
     if sealed:
@@ -80,7 +59,7 @@ def test_stores_while_it_is_sealed_opened_and_scrubbed(mounts, data_path, seed):
     mapped = {}
     for number in range(4):
         path = os.path.join(mount.mnt, f"f{number}")
-        mapped[path] = Mapping(path, chance.randbytes(SIZE))
+        mapped[path] = damage.Mapping(path, chance.randbytes(SIZE))
     done = threading.Event()
     failures = []
 

@@ -1,12 +1,12 @@
 """A file that was changed below the mount between an unmount and the next mount is damaged: nobody can
 have had it open or mapped. What its own users do is no damage, whenever they do it."""
 
-import mmap
 import os
 import signal
 
 import pytest
 
+import damage
 import kvmount
 
 pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 has no seals")
@@ -84,11 +84,11 @@ def test_other_times_are_no_damage(mounts, data_path):
 
 
 def map_for_stores(mount, name):
-    """A mapping that outlives its descriptor, and the seal."""
-    fd = os.open(f"{mount.mnt}/{name}", os.O_RDWR)
-    mapping = mmap.mmap(fd, 0)
-    os.close(fd)
-    mount.wait_sealed()
+    """A mapping that outlives its descriptor, and the seal. Without passthrough the file stays open by
+    it."""
+    mapping = damage.Mapping(f"{mount.mnt}/{name}")
+    if mount.status()["data_path"]["mode"] == "passthrough":
+        mount.wait_sealed()
     return mapping
 
 
@@ -103,8 +103,7 @@ def test_a_store_that_nobody_saw_is_no_damage(mounts, data_path):
     mount = mounts(data_path=data_path)
     store(mount, ["mapped"])
     mapping = map_for_stores(mount, "mapped")
-    mapping[AT:AT + len(NEW)] = NEW
-    mapping.flush()
+    mapping.put(AT, NEW)
     mapping.close()
     mount.stop()
     code, text = mount.fsck()
@@ -127,8 +126,7 @@ def test_a_store_after_a_stop_by_signal_is_no_damage(mounts):
     assert kvmount.wait_pidfd(pidfd, 30)
     os.close(pidfd)
     mount._reap()
-    mapping[AT:AT + len(NEW)] = NEW
-    mapping.flush()
+    mapping.put(AT, NEW)
     mapping.close()
     mount.start()
     check_new(mount, "mapped")

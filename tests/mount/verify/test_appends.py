@@ -2,12 +2,12 @@
 nowhere else; its checksums are right whatever was done to it."""
 
 import fcntl
-import mmap
 import os
 import random
 
 import pytest
 
+import damage
 import kvmount
 
 pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 takes no checksums")
@@ -77,12 +77,9 @@ def overwrite(path):
 
 def overwrite_through_a_mapping(path):
     """Which outlives its descriptor, and another seal."""
-    fd = os.open(path, os.O_RDWR)
-    mapping = mmap.mmap(fd, 0)
-    os.close(fd)
+    mapping = damage.Mapping(path)
     append(path, b"line")
-    mapping[5 * MIB:5 * MIB + 5] = b"other"
-    mapping.flush()
+    mapping.put(5 * MIB, b"other")
     append(path, b"line")
     mapping.close()
 
