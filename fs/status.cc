@@ -126,6 +126,7 @@ json tenants_json(const std::vector<TenantReport>& tenants) {
                    {"share", or_null(tenant.share)},
                    {"quota", or_null(tenant.quota)},
                    {"used", tenant.use.all()},
+                   {"counted", tenant.is_counted},
                    {"evictable", tenant.use.evictable},
                    {"open", tenant.use.open},
                    {"kept", tenant.use.kept},
@@ -494,8 +495,9 @@ void add_tenants(std::string& out, const json& status) {
   std::string_view title = "tenants";
   for (const json& tenant : object_of(status, "tenants")) {
     if (!tenant.is_object()) continue;
-    out += fmt::format("  {:<11} /{}: {} used", title, text_of(tenant, "path"),
-                       format_size(count_of(tenant, "used")));
+    out += fmt::format("  {:<11} /{}: {} used{}", title, text_of(tenant, "path"),
+                       format_size(count_of(tenant, "used")),
+                       tenant.value("counted", json(true)) == true ? "" : " (being counted)");
     if (const std::uint64_t share = count_of(tenant, "share"); share > 0)
       out += fmt::format(", share {}", format_size(share));
     if (const std::uint64_t quota = count_of(tenant, "quota"); quota > 0)

@@ -19,7 +19,8 @@ std::vector<TenantReport> tenant_reports(Core& core) {
     TenantReport report{.path = *std::move(path),
                         .share = {},
                         .quota = tenant.terms.quota,
-                        .use = uses[tenant.slot]};
+                        .use = uses[tenant.slot],
+                        .is_counted = !core.is_recounting.load()};
     if (tenant.terms.share) report.share = tenant.terms.share->of(budget);
     const TenantLookups lookups = core.knowledge.tenants().lookups(tenant.slot);
     report.hits = lookups.hits;

@@ -17,6 +17,7 @@ struct TenantReport {
   std::optional<std::uint64_t> share;  // bytes of the budget as it is
   std::optional<std::uint64_t> quota;
   TenantUse use;
+  bool is_counted = true;  // else `use` is what is known so far
   std::uint64_t hits = 0;  // lookups of blocks, since the start
   std::uint64_t misses = 0;
 };

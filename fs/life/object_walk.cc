@@ -98,6 +98,7 @@ void ObjectWalk::start(bool was_cut) {
 void ObjectWalk::again() {
   const std::lock_guard lock(mutex_);
   again_ = true;
+  core_.is_recounting = true;
   changed_.notify_one();
 }
 
@@ -193,6 +194,7 @@ void ObjectWalk::run() {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kPause, [this] { return ending_.load(); });
     if (!walked.ok() && !ending_) continue;
+    if (!again_) core_.is_recounting = false;
     while (!changed_.wait_for(lock, kWriteDown, [this] { return again_ || ending_; })) {
       lock.unlock();
       write_down();

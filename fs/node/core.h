@@ -115,6 +115,8 @@ struct Core {
   std::function<bool(const SharedName&)> may_be_on_pool;
   // Room is short, and nothing can go but what waits to be published: that may, where nobody knows of an older one there.
   std::atomic<bool> is_desperate{false};
+  // A directory was told something, or the mount has just begun: whose each file is is not noted yet.
+  std::atomic<bool> is_recounting{true};
   // Something is to be done there.
   std::function<void()> on_pool_work;
   // Brings the bytes of a file in state `remote`; waits for the pool. Errors: ENOENT (a miss), ESTALE (another

@@ -239,3 +239,27 @@ def test_only_root_says_how_large_it_is(limited):
     assert of_status(mount, "a")["share"] == pytest.approx(BUDGET * 0.2, rel=0.01)
     assert mount.cli("set", a, "share=").returncode == 0
     assert mount.status()["tenants"] == []
+
+
+@pytest.mark.short
+def test_a_share_that_was_just_given_says_what_is_not_counted_yet(limited, seed):
+    """Whose each file is takes a walk over all; until then what is used is not all."""
+    mount = limited(exact=True, size=BUDGET, disk=DISK, options=LEASE)
+    path = os.path.join(mount.mnt, "late")
+    os.mkdir(path)
+    jobs = stores.make_jobs(random.Random(seed), BUDGET // 4, SIZES)
+    run_flood(path, jobs, seed, "sglang")
+    mount.wait_sealed()
+    total = sum(job.size for job in jobs)
+    done = mount.cli("set", path, "share=40%")
+    assert done.returncode == 0, done.stderr
+
+    def is_counted():
+        status = of_status(mount, "late")
+        text = mount.cli("status", mount.mnt).stdout
+        assert not status["counted"] or status["used"] >= total, status
+        assert "/late: 0 B used," not in text, text
+        return status["counted"]
+
+    kvmount.wait_until(is_counted, 20, "the count of the tenant's files")
+    assert of_status(mount, "late")["used"] >= total
