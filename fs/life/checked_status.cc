@@ -7,6 +7,7 @@
 
 #include "backend/base/clock.h"
 #include "backend/base/units.h"
+#include "fs/life/checksum.h"
 #include "fs/life/drop.h"
 #include "fs/life/has_sealed_bytes.h"
 #include "fs/life/obstacle.h"
@@ -57,12 +58,13 @@ bool is_of_cut_run(const Core& core, const InodeRecord& record, const DataStamp&
   return record.object < core.cut.before && now.mtime < core.cut.ended;
 }
 
-// It was sealed when the last run ended, nobody had it open or mapped any more, and nobody has
-// opened it for writing since: it was changed below the mount.
+// It was sealed, with checksums, when the last run ended, nobody had it open or mapped any more,
+// and nobody has opened it for writing since: it was changed below the mount.
 bool was_changed_below(const Core& core, const Inode& inode, const DataStamp& now) {
   const ObjectId object = inode.record.object;
   return core.closed_from && object >= *core.closed_from && object < core.first_object &&
-         inode.write_opens == 0 && now.mtime < core.started;
+         inode.write_opens == 0 && now.mtime < core.started &&
+         inode.record.stamp.size <= kMostChecksummedBytes;
 }
 
 Result<UniqueFd> open_backing(Core& core, Inode& inode, ObjectId object) {
