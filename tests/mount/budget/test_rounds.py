@@ -209,6 +209,12 @@ def run_round(seed, disk):
         # Each writer may have one file under way.
         assert used.highest <= size + 3 * largest + BESIDE
         watch.wait_calm(mount)
+
+        def is_within():
+            status = mount.status()
+            return status["tiers"][0]["budget"]["room"] >= 0 or could_go(status) <= 0
+
+        kvmount.wait_until(is_within, 10, "what is used to be within SIZE")
         mount.stop()
         code, text = mount.fsck()
         assert code == 0, text
