@@ -255,6 +255,11 @@ class Child:
     def has_ended(self):
         return bool(select.select([self.pidfd], [], [], 0)[0])
 
+    def _stack(self):
+        """Where it is in the kernel."""
+        with contextlib.suppress(OSError), open(f"/proc/{self.pid}/stack") as stack:
+            return stack.read()
+
     def result(self, seconds=60):
         received = bytearray()
         try:
@@ -262,7 +267,7 @@ class Child:
             while True:
                 left = deadline - time.monotonic()
                 if not select.select([self.reader], [], [], max(left, 0))[0]:
-                    raise TimeoutError(f"{self.name} hung for {seconds * SLOWNESS} s")
+                    raise TimeoutError(f"{self.name} hung for {seconds * SLOWNESS} s\n{self._stack()}")
                 chunk = os.read(self.reader, 1 << 20)
                 if not chunk:
                     self.end(ended=True)
