@@ -60,7 +60,6 @@ struct Volume::Parts {
   }
 
   Core core;
-  ReadTimes read_times{core.options.read_times};
   Namespace names{core};
   Directories directories{core};
   Attributes attributes{core};
@@ -69,6 +68,7 @@ struct Volume::Parts {
   SyntheticTree synthetic{core};
   Sealer sealer{core};
   Reaper reaper{core};
+  ReadTimes read_times{core.options.read_times};  // The reaper hears of what it lets go of.
   BlockKeeper keeper{core, [this] { read_times.write(core); }};
   ObjectWalk object_walk{core};
   Scrubber scrubber{core, verifier, core.options.scrub_bytes_per_second};
