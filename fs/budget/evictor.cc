@@ -104,7 +104,7 @@ void Evictor::run() {
   }
 }
 
-// What one of them has left is counted anew, as orphans, and may go.
+// The files of one that has ended are counted anew, as orphans, and may go.
 bool Evictor::look_after_writers() {
   if (!core_.knowledge.writers().look()) return false;
   look_anew(Clock::now());
@@ -112,11 +112,10 @@ bool Evictor::look_after_writers() {
   return true;
 }
 
-// What stayed may go by now.
+// All that stayed may go by now.
 void Evictor::look_anew(Clock::time_point now) {
   kept_.clear();
   begin_walk(now);
-  walk_ended_ = false;
 }
 
 bool Evictor::is_leaving_soon(std::uint32_t device, const UsageSums& usage) {
@@ -208,7 +207,6 @@ void Evictor::become_desperate(const std::vector<Need>& needs) {
     core_.is_desperate.store(false);
   } else if (walk_ended_ && found_nothing(needs) && !core_.is_desperate.exchange(true)) {
     begin_walk(Clock::now());
-    walk_ended_ = false;
   }
 }
 
@@ -308,6 +306,7 @@ void Evictor::begin_walk(Clock::time_point now) {
   walk_began_ = now;
   walked_for_ = {};
   walked_all_ = false;
+  walk_ended_ = false;
   found_on_.assign(core_.devices->indices(), {});
   found_of_ = 0;
   has_moved_ = false;

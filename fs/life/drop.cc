@@ -29,14 +29,15 @@ Obituary prepare_obituary(Core& core, const Inode& inode, InodeNumber directory,
   return out;
 }
 
-// One name at a time, each in a commit of its own: a file with a million links must not become
-// one huge batch. The inode goes with its last name.
-// True: look for another one.
 struct Dropping {
   bool any = false;      // one went
   bool last = false;     // and it was the last
   InodeNumber from = 0;  // the directory of the one that went last
 };
+
+// One name at a time, each in a commit of its own: a file with a million links must not become
+// one huge batch. The inode goes with its last name.
+// True: look for another one.
 Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
                            const DropLimits& limits, Dropping& dropping) {
   std::vector<std::pair<InodeNumber, std::string>> links;
@@ -107,7 +108,7 @@ Result<bool> drop_one_name(Core& core, const InodePtr& inode, DropReason reason,
   return !dropping.last && !limits.only;
 }
 
-// What is not removed is an empty directory.
+// A failure leaves an empty directory.
 void drop_directory_of(Core& core, Dropping& dropping) {
   const InodeNumber from = std::exchange(dropping.from, 0);
   if (from == 0) return;

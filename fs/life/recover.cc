@@ -147,8 +147,7 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
   const bool is_new = !TRY(core.catalog.find_inode(kRootInode));
   core.first_object = core.catalog.coming_id();
   core.started = file_clock_now();
-  core.closed_from = last.closed_from;
-  if (is_new) core.closed_from = core.first_object;
+  core.closed_from = is_new ? core.first_object : last.closed_from;
   if (is_new) {
     report.kind = "new";
     TRY(make_root(core));

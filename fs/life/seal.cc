@@ -104,27 +104,20 @@ Result<Looked> find_candidate(Core& core, InodeNumber number,
                 .due_ns = 0};
 }
 
-// The checksums that the object has already, if the file is still what they were taken of.
-Result<std::optional<ObjectRecord>> standing_checksums(Core& core, const SealCandidate& file,
-                                                       const DataStamp& now) {
-  std::optional<ObjectRecord> object = TRY(core.catalog.find_object(file.object));
-  if (object && object->sealed == now && (!object->chunk_crc32c.empty() || now.size == 0) &&
-      object->sealed.ctime != 0) {
-    return object;
-  }
-  return std::optional<ObjectRecord>{};
+// Whether the checksums that the object has already are of the file as it is.
+bool has_standing_sums(const std::optional<ObjectRecord>& object, const DataStamp& now) {
+  return object && object->sealed == now && (!object->chunk_crc32c.empty() || now.size == 0) &&
+         object->sealed.ctime != 0;
 }
 
 // The checksums of the whole chunks of the last seal, where bytes were added to these alone.
-Result<std::vector<std::uint32_t>> standing_chunks(Core& core, const SealCandidate& file,
-                                                   const DataStamp& now) {
-  std::vector<std::uint32_t> sums;
-  if (!file.appended) return sums;
-  std::optional<ObjectRecord> object = TRY(core.catalog.find_object(file.object));
-  if (!object || object->sealed.size > now.size) return sums;
+std::vector<std::uint32_t> standing_chunks(const SealCandidate& file,
+                                           std::optional<ObjectRecord>&& object,
+                                           const DataStamp& now) {
+  if (!file.appended || !object || object->sealed.size > now.size) return {};
   const auto whole = static_cast<std::size_t>(object->sealed.size / kChecksumChunk);
-  if (object->chunk_crc32c.size() < whole) return sums;
-  sums = std::move(object->chunk_crc32c);
+  if (object->chunk_crc32c.size() < whole) return {};
+  std::vector<std::uint32_t> sums = std::move(object->chunk_crc32c);
   sums.resize(whole);
   return sums;
 }
@@ -178,16 +171,17 @@ Result<Sealed> seal_one(Core& core, SealCandidate& file, std::atomic<std::uint64
   }
   if (file.inode->torn_object.load() == file.object) return Sealed::kPoisoned;
   const DataStamp stamp = *file.sync.stamp;
-  std::optional<ObjectRecord> object = TRY(standing_checksums(core, file, stamp));
-  const bool is_new = !object;
+  std::optional<ObjectRecord> object = TRY(core.catalog.find_object(file.object));
+  const bool is_new = !has_standing_sums(object, stamp);
   if (is_new) {
+    std::vector<std::uint32_t> known = standing_chunks(file, std::move(object), stamp);
     object = ObjectRecord{.inode = file.inode->number,
                           .device = file.sync.device,
                           .chunk_crc32c = {},
                           .sealed = stamp};
     if (stamp.size <= kMostChecksummedBytes) {
       Result<std::vector<std::uint32_t>> sums =
-          checksum_file(file.fd.get(), stamp.size, TRY(standing_chunks(core, file, stamp)));
+          checksum_file(file.fd.get(), stamp.size, std::move(known));
       if (!sums.ok() && sums.error().code == ENODATA) return Sealed::kNotReady;
       if (!sums.ok()) {
         core.devices->failed(file.sync.device, sums.error().code);
@@ -430,7 +424,6 @@ Sealer::Batches Sealer::collect(const std::vector<InodeNumber>& numbers, InodeNu
     if (bytes >= kBatchBytes) break;
     after = number;
     Result<Looked> looked = find_candidate(core_, number, busy, may_postpone);
-    const Result<void> file = looked.ok() ? Result<void>{} : Result<void>(looked.error());
     if (looked.ok() && looked->file) {
       bytes += looked->file->size;
       std::unique_ptr<Batch>& batch = batches[looked->file->sync.device];
@@ -441,14 +434,14 @@ Sealer::Batches Sealer::collect(const std::vector<InodeNumber>& numbers, InodeNu
     outcome.leave(number);
     if (looked.ok() && looked->due_ns != 0) outcome.postpone(looked->due_ns);
     // The end of a batch is told.
-    if (file.ok() || file.error().code == EBUSY) continue;
-    if (file.error().code == EAGAIN) {
+    if (looked.ok() || looked.error().code == EBUSY) continue;
+    if (looked.error().code == EAGAIN) {
       outcome.look_soon = true;
       continue;
     }
     outcome.retry = true;
-    log_debug("not sealed inode={} errno={} step=\"{}\"", number, file.error().code,
-              file.error().what);
+    log_debug("not sealed inode={} errno={} step=\"{}\"", number, looked.error().code,
+              looked.error().what);
   }
   return batches;
 }
