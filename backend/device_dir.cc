@@ -360,7 +360,7 @@ void DeviceDir::set_access_times(AccessTimes times) {
     objects_ = std::move(*ours);
     return;
   }
-  // Who may have no mount of his own has no passthrough either: all reads are through our
+  // A process that may make no mount has no passthrough either: all reads are through our
   // descriptors.
   if (times == AccessTimes::kNever) {
     reads_move_nothing_ = true;

@@ -310,7 +310,7 @@ bool Budget::waits_now(std::uint32_t device, TenantSlot tenant) const {
   constexpr int kWithinShare = 2;
   const TenantMask over = over_share_.load(std::memory_order_relaxed);
   const bool is_within = over != 0 && (over & mask_of(tenant)) == 0;
-  return !of_[device].exhausted && is_below_low(device, is_within ? kWithinShare : 1);
+  return !of_[device].exhausted_since && is_below_low(device, is_within ? kWithinShare : 1);
 }
 
 bool Budget::is_tight(std::uint32_t device) const {
@@ -319,7 +319,7 @@ bool Budget::is_tight(std::uint32_t device) const {
   const Device& of = of_[device];
   const auto low = static_cast<std::int64_t>(of.seen.marks.low);
   const std::int64_t room = room_now(device);
-  if (room < low || of.exhausted) return true;
+  if (room < low || of.exhausted_since) return true;
   if (!of.seen.usage.complete) return false;
   // Writers that the kernel serves already may write as much as files usually have.
   const double promised = of.typical * static_cast<double>(of.writers + 1);
@@ -332,12 +332,12 @@ bool Budget::is_full(std::uint32_t device) const {
   if (device >= of_.size()) return false;
   const Device& of = of_[device];
   const auto is_full_now = [&] {
-    return of.exhausted && (room_now(device) <= 0 || of.seen.room.inodes <= 0);
+    return of.exhausted_since && (room_now(device) <= 0 || of.seen.room.inodes <= 0);
   };
   if (!is_full_now() || refuses_to_wait()) return is_full_now();
   const auto called = std::chrono::steady_clock::now();
   room_made_.wait_until(lock, called + kLongestConfirmed, [&] {
-    return !is_watched_ || !is_full_now() || of.walk_began >= called;
+    return !is_watched_ || !is_full_now() || of.exhausted_since >= called;
   });
   return is_full_now();
 }
@@ -346,7 +346,7 @@ bool Budget::is_short(std::uint32_t device) const {
   const std::lock_guard lock(mutex_);
   if (device >= of_.size()) return false;
   const Device& of = of_[device];
-  return !of.exhausted && is_below_low(device);
+  return !of.exhausted_since && is_below_low(device);
 }
 
 bool Budget::waits_for_room(std::uint32_t device, TenantSlot tenant) const {
@@ -404,7 +404,7 @@ Result<Reservation> Budget::reserve(const Inode& inode, std::uint32_t device,
   const auto has_room = [&] { return room_now(device) >= 0; };
   if (!has_room()) slowed_.fetch_add(1, std::memory_order_relaxed);
   room_made_.wait_until(lock, called + kLongestTake,
-                        [&] { return has_room() || of.exhausted; });
+                        [&] { return has_room() || of.exhausted_since; });
   if (!has_room()) return fail(ENOSPC, "nothing more can be evicted for it");
   return held;
 }
@@ -492,15 +492,9 @@ DeviceRoom Budget::room_on(std::uint32_t device) const {
 }
 
 void Budget::set_exhausted(std::uint32_t device,
-                           std::chrono::steady_clock::time_point walk_began) {
+                           std::optional<std::chrono::steady_clock::time_point> walk_began) {
   const std::lock_guard lock(mutex_);
-  of_[device].exhausted = true;
-  of_[device].walk_began = walk_began;
-}
-
-void Budget::set_not_exhausted(std::uint32_t device) {
-  const std::lock_guard lock(mutex_);
-  of_[device].exhausted = false;
+  of_[device].exhausted_since = walk_began;
 }
 
 void Budget::set_watched(bool watched) {

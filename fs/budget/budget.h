@@ -166,10 +166,10 @@ class Budget {
   // Measures what is being written and looks at the devices. Of a device that does not answer, what was
   // seen last holds.
   void look(const std::function<InodePtr(InodeNumber)>& find, std::int64_t now_ns);
-  // What the last round of evictions came to: nothing was left that could go, of all that a walk
-  // has met that began then.
-  void set_exhausted(std::uint32_t device, std::chrono::steady_clock::time_point walk_began);
-  void set_not_exhausted(std::uint32_t device);
+  // The outcome of the last round of evictions: nothing was left that could go, of all that a
+  // walk has met that began then; nullopt: something was.
+  void set_exhausted(std::uint32_t device,
+                     std::optional<std::chrono::steady_clock::time_point> walk_began);
   // Its thread runs from now on, and calls announce() after each round; or has ended.
   void set_watched(bool watched);
   // The files of such tenants that somebody writes, the one that occupies most first, `most` at
@@ -212,14 +212,14 @@ class Budget {
 
   struct Device {
     DeviceLimits limits;
-    WriteRate rate;          // of look()'s thread
-    DeviceRoom seen;         // under mutex_
-    bool looked = false;     // `seen` is something; until then there is room; under mutex_
-    bool exhausted = false;  // under mutex_
-    std::chrono::steady_clock::time_point walk_began{};  // that said so; under mutex_
-    double typical = 0;                                  // bytes of a file; under mutex_
-    std::uint64_t writers = 0;                           // under mutex_
-    std::uint64_t danger = 1;                            // under mutex_
+    WriteRate rate;       // of look()'s thread
+    DeviceRoom seen;      // under mutex_
+    bool looked = false;  // `seen` is something; until then there is room; under mutex_
+    // When the walk began that found nothing; nullopt: something can go. Under mutex_.
+    std::optional<std::chrono::steady_clock::time_point> exhausted_since;
+    double typical = 0;         // bytes of a file; under mutex_
+    std::uint64_t writers = 0;  // under mutex_
+    std::uint64_t danger = 1;   // under mutex_
   };
 
   Result<Reservation> reserve_if_it_fits(const Inode& inode, std::uint32_t device,

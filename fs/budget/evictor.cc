@@ -166,7 +166,7 @@ void Evictor::round() {
     const Need& need = needs[index];
     const bool has_room = !need.any() || need.evicted > 0 || need.is_coming();
     if (has_room || found_on_[index].young) {
-      budget.set_not_exhausted(index);
+      budget.set_exhausted(index, std::nullopt);
     } else if (walk_ended_ && found_on_[index].nothing() &&
                (was_desperate || !core_.is_publishing) && !look_after_writers()) {
       budget.set_exhausted(index, walk_began_);

@@ -47,7 +47,7 @@ class FrameFlight {
   // are asked for.
   static constexpr std::chrono::milliseconds kNoProgress{2000};
   static constexpr std::uint64_t kSlowestRead = 5'000'000;  // bytes a second
-  // Who waits for the whole file does so by this and its size at this rate.
+  // A wait for the whole file ends by this and its size at this rate.
   static constexpr std::uint64_t kSlowestRate = 50'000'000;  // bytes a second
   // The kernel asks once more for the page whose read-ahead has failed: its reader has waited already.
   static constexpr std::chrono::milliseconds kAskedAgain{250};
