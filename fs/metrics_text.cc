@@ -282,10 +282,14 @@ void add_pool(Text& text, const PoolStatusReport& pool) {
            counts.duplicates);
   text.one("pool_removed_files_total", "counter", "Files taken away on the pool.",
            counts.removed);
+  text.one("pool_trash_files", "gauge",
+           "Evicted and removed files that readers on other servers may still have open.",
+           counts.trash.files);
+  text.one("pool_trash_bytes", "gauge", "Bytes of these.", counts.trash.bytes);
   if (counts.size > 0) {
     text.one("pool_size_bytes", "gauge", "What the pool may hold.", counts.size);
-    text.one("pool_used_bytes", "gauge", "What it holds, as far as this mount knows.",
-             counts.used);
+    text.one("pool_used_bytes", "gauge",
+             "What it holds, its trash included, as far as this mount knows.", counts.used);
     text.one("pool_evicted_files_total", "counter", "Files this mount evicted from the pool.",
              counts.evicted);
     text.one("pool_evicted_bytes_total", "counter", "Bytes of these.", counts.evicted_bytes);

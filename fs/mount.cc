@@ -45,6 +45,8 @@ constexpr std::int64_t kDrain = 5 * kNanosPerSecond;
 constexpr int kDrainPollMs = 50;
 // What is told takes kGather and a round trip; the other nodes do without after a while.
 constexpr std::chrono::milliseconds kLastWords{500};
+// Of the last mount on a pool: its trash is some thousand files at most, of which a server removes a thousand a second.
+constexpr std::chrono::seconds kLeave{5};
 // How long the stop waits for the disk to take what is not sealed; the rest is sealed by the
 // next start.
 constexpr double kSealSeconds = 20;
@@ -581,6 +583,9 @@ void Mount::finish() noexcept {
   if (pool_) {
     step("tell_the_pool");
     // Other nodes believe what they know until they are told.
+    pool_->wait_until_told(Deadline::clock::now() + kLastWords);
+    step("leave_the_pool");
+    pool_->leave(Deadline::clock::now() + kLeave);
     pool_->wait_until_told(Deadline::clock::now() + kLastWords);
     // What waits for it would hold the rest up; what is queued for it is queued for the next run, too.
     pool_->client().give_up();

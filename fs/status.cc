@@ -178,6 +178,8 @@ json pool_json(const PoolStatusReport& pool) {
       {"failed_publications", pool.counts.failed},
       {"size", pool.counts.size},
       {"used", pool.counts.used},
+      {"trash_files", pool.counts.trash.files},
+      {"trash_bytes", pool.counts.trash.bytes},
       {"evicted", pool.counts.evicted},
       {"evicted_bytes", pool.counts.evicted_bytes},
       {"stopped_for", reason_json(pool.counts.stopped_for)},
@@ -540,6 +542,10 @@ void add_pool(std::string& out, const json& status) {
                        format_size(count_of(pool, "used")), format_size(count_of(pool, "size")),
                        grouped(count_of(pool, "evicted")),
                        format_size(count_of(pool, "evicted_bytes")));
+  if (const std::uint64_t files = count_of(pool, "trash_files"); files > 0)
+    out +=
+        fmt::format("              {} {} in its trash ({})\n", grouped(files),
+                    files == 1 ? "file" : "files", format_size(count_of(pool, "trash_bytes")));
   const auto bounded = [](std::uint64_t count) {
     return grouped(count) + (count == PoolCounts::kMostCounted ? " or more" : "");
   };

@@ -14,6 +14,7 @@
 #include "backend/pool/open_session.h"
 #include "backend/pool/pool_check.h"
 #include "backend/pool/pool_members.h"
+#include "backend/pool/pool_trash.h"
 #include "fs/answer_probe.h"
 #include "tools/answers.h"
 #include "tools/commands.h"
@@ -23,8 +24,6 @@ namespace {
 
 // Of one operation.
 constexpr std::chrono::milliseconds kEach = std::chrono::seconds{10};
-// As mounts see it.
-constexpr std::chrono::seconds kSilentAfter{15};
 
 Deadline soon() { return std::chrono::steady_clock::now() + kEach; }
 
@@ -66,8 +65,11 @@ int fail_with(const std::string& uri, const Error& error) {
 
 void show(const PoolMember& member, UnixNanos now) {
   const std::int64_t silent = std::max<std::int64_t>(now - member.beaten, 0) / kNanosPerSecond;
-  print_out("  node        {}: {}, lease {} s\n", format_uuid(member.node.node),
-            silent < kSilentAfter.count() ? "alive" : fmt::format("silent for {} s", silent),
+  const std::string state = member.node.lease.count() == 0 ? "ended"
+                            : silent < kSilentAfter.count()
+                                ? "alive"
+                                : fmt::format("silent for {} s", silent);
+  print_out("  node        {}: {}, lease {} s\n", format_uuid(member.node.node), state,
             member.node.lease.count() / 1000);
   if (member.node.size > 0)
     print_out("              evicts from {} on, has {} to look after\n",
@@ -88,12 +90,18 @@ Result<PoolSuperblock> find_pool(PoolSession& session) {
   return pool;
 }
 
+std::string trash_text(const PoolTrash& trash) {
+  return fmt::format("{} {} ({})", trash.files, trash.files == 1 ? "file" : "files",
+                     format_size(trash.bytes));
+}
+
 Result<void> show_status(PoolSession& session) {
   const PoolSuperblock pool = TRY(find_pool(session));
   const PoolSpace space = TRY(session.space(soon()));
   const UnixNanos now = TRY(pool_time(session, soon()));
-  print_out("pool {}\n  space       {} free of {}\n", format_uuid(pool.pool),
-            format_size(space.available), format_size(space.total));
+  const TrashSwept trash = TRY(sweep_trash(session, TrashRule::all_stays(), 0, soon()));
+  print_out("pool {}\n  space       {} free of {}\n  trash       {}\n", format_uuid(pool.pool),
+            format_size(space.available), format_size(space.total), trash_text(trash.left));
   for (const PoolMember& member : TRY(list_members(session, soon()))) show(member, now);
   return {};
 }
@@ -119,9 +127,16 @@ Result<void> collect(PoolSession& session) {
   const UnixNanos now = TRY(pool_time(session, soon()));
   const PoolGarbage gone = TRY(collect_pool_garbage(session, now, kEach));
   print_out(
-      "removed: {} silent nodes, {} unfinished files, {} files of the trash, {} checksums "
+      "removed: {} silent nodes, {} unfinished files, {} of the trash, {} checksums "
       "of files that are gone\n",
-      gone.nodes, gone.temporaries, gone.trash, gone.records);
+      gone.nodes, gone.temporaries, trash_text(gone.trash), gone.records);
+  if (gone.trash_left.files > 0 && gone.living > 0)
+    print_out("left in the trash: {}, which readers of {} {} may still have\n",
+              trash_text(gone.trash_left), gone.living,
+              gone.living == 1 ? "living mount" : "living mounts");
+  if (gone.trash_left.files > 0 && gone.living == 0)
+    print_out("left in the trash: {}, which the pool does not let go\n",
+              trash_text(gone.trash_left));
   if (!gone.all_seen)
     fmt::print("not all of the pool could be looked at: its checksums were left as they are\n");
   return {};
@@ -192,9 +207,8 @@ void add_pool(CLI::App& app, int& exit_code) {
       ->add_flag("--read", arguments->read,
                  wrap_help("Reads all files; without it their records alone are looked at"));
   add(*pool, "gc",
-      "Removes what is left of mounts that ended an hour ago or more, and checksums of files "
-      "that "
-      "are gone",
+      "Removes the trash that no mount can need any more, what is left of mounts that ended an "
+      "hour ago or more, and checksums of files that are gone",
       exit_code, arguments,
       [](PoolSession& session, const Arguments&, bool&) { return collect(session); });
 }

@@ -15,6 +15,8 @@
 #include "backend/pool/pool_path.h"
 #include "backend/pool/pool_sweep.h"
 #include "backend/pool/pool_transfer.h"
+#include "backend/pool/pool_trash.h"
+#include "backend/pool/sweeping.h"
 
 namespace kvcachefs {
 namespace {
@@ -193,11 +195,40 @@ Result<PoolCheck> check_pool_files(PoolSession& session, bool read, const PoolFi
   return check;
 }
 
+namespace {
+
+// Whether a mount may have answered its users with what is in the trash by now, and still runs. One that has ended in
+// order grants no lease. A heartbeat that is yet to come is of the time before the server's clock was set back.
+bool may_read(const PoolMember& member, UnixNanos now) noexcept {
+  const std::int64_t silent = now - member.beaten;
+  const std::int64_t after = std::chrono::nanoseconds(kSilentAfter).count();
+  return member.node.lease.count() > 0 && silent < after && silent > -after;
+}
+
+Result<void> empty_trash(PoolSession& session, PoolGarbage& garbage, UnixNanos before,
+                         Each each) {
+  TrashRule rule = TrashRule::nothing_stays();
+  if (garbage.living > 0) rule.before = before;
+  for (bool all = false; !all;) {
+    const TrashSwept swept = TRY(sweep_trash(session, rule, kMostAtOnce, Clock::now() + each));
+    garbage.trash.files += swept.removed.files;
+    garbage.trash.bytes += swept.removed.bytes;
+    garbage.trash_left = swept.left;
+    all = swept.all || swept.removed.files == 0;
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<PoolGarbage> collect_pool_garbage(PoolSession& session, UnixNanos now, Each each) {
   PoolGarbage garbage;
   std::chrono::nanoseconds longest{0};
   for (const PoolMember& member : TRY(list_members(session, Clock::now() + each))) {
-    longest = std::max<std::chrono::nanoseconds>(longest, member.node.lease);
+    if (may_read(member, now)) {
+      longest = std::max<std::chrono::nanoseconds>(longest, member.node.lease);
+      ++garbage.living;
+    }
     if (now - member.beaten < std::chrono::nanoseconds(kSilent).count()) continue;
     const Uuid& node = member.node.node;
     garbage.temporaries += TRY(in_batches(
@@ -208,11 +239,7 @@ Result<PoolGarbage> collect_pool_garbage(PoolSession& session, UnixNanos now, Ea
     const Result<PoolStatus> left = session.status(pool_node_path(node), Clock::now() + each);
     if (!left.ok() && left.error().code == ENOENT) ++garbage.nodes;
   }
-  garbage.trash = TRY(in_batches(
-      [&](Deadline deadline) {
-        return sweep_trash(session, now - 2 * longest.count(), kMostAtOnce, deadline);
-      },
-      each));
+  TRY(empty_trash(session, garbage, now - 2 * longest.count(), each));
   std::unordered_set<std::uint64_t> standing;
   const auto visit = [&](const std::string&, const PoolStatus& status) -> Result<void> {
     standing.insert(status.fileid);

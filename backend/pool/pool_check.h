@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "backend/pool/pool_session.h"
+#include "backend/pool/pool_trash.h"
 
 namespace kvcachefs {
 
@@ -31,11 +32,17 @@ using PoolFinding = std::function<void(std::string_view path, std::string_view w
                                                  const PoolFinding& found,
                                                  std::chrono::milliseconds each);
 
+// A mount that has said nothing for so long has ended, whatever became of it: nobody reads what it has answered.
+inline constexpr std::chrono::seconds kSilentAfter{15};
+
 struct PoolGarbage {
   std::uint64_t nodes = 0;        // that had been silent for an hour, with their logs
   std::uint64_t temporaries = 0;  // files of these
-  std::uint64_t trash = 0;        // files that nobody can have open any more
-  std::uint64_t records = 0;      // checksums of files that are gone
+  PoolTrash trash;                // that no mount can need any more
+  PoolTrash trash_left;           // that one may need still
+  std::uint64_t living =
+      0;  // mounts: while there is one, what was put into the trash of late stays
+  std::uint64_t records = 0;  // checksums of files that are gone
   // False: not all that stands there could be looked at, and so no checksums were removed.
   bool all_seen = true;
 };

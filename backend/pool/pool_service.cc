@@ -37,7 +37,8 @@ std::int64_t nanos(std::chrono::nanoseconds time) noexcept { return time.count()
 PoolService::PoolService(PoolClient::Open open, Options options)
     : options_(options),
       identity_(std::make_shared<Identity>()),
-      client_("kv-pool", checked(std::move(open), identity_)) {
+      client_("kv-pool", checked(std::move(open), identity_)),
+      trash_(client_, [this] { return trash_duty(); }) {
   // The bounds of --pool-beat see to it.
   if (options_.dead_after < kLeastBeats * options_.beat_every) std::abort();
   const std::lock_guard lock(identity_->mutex);
@@ -86,10 +87,12 @@ void PoolService::stop() {
     stopping_ = true;
     changed_.notify_all();
   }
+  trash_.stop();
   if (thread_.joinable()) thread_.join();
 }
 
 void PoolService::start() {
+  trash_.start();
   thread_ = std::thread([this] { run(); });
 }
 
@@ -109,8 +112,7 @@ bool PoolService::is_known_missing(std::string_view path) const {
 }
 
 void PoolService::tell(const PoolLogRecord& record) {
-  misses_.forget(record.path_hash);
-  if (record.change == PoolChange::kPublished) grown_.fetch_add(record.size);
+  heard(record);
   const std::lock_guard lock(mutex_);
   if (untold_.size() >= kMostUntold) {
     ++report_.untold;
@@ -121,9 +123,19 @@ void PoolService::tell(const PoolLogRecord& record) {
   if (untold_.size() == 1) changed_.notify_all();
 }
 
+// Of this node, or of another one.
+void PoolService::heard(const PoolLogRecord& record) {
+  misses_.forget(record.path_hash);
+  if (record.change == PoolChange::kPublished) {
+    grown_.fetch_add(record.size);
+  } else if (record.size > 0) {
+    trash_.put(record.size);
+  }
+}
+
 void PoolService::wait_until_told(Deadline deadline) {
   std::unique_lock lock(mutex_);
-  if (!is_usable()) return;
+  if (!report_.joined || !client_.is_up()) return;
   changed_.wait_until(lock, deadline, [this] { return untold_.empty() || stopping_; });
 }
 
@@ -173,6 +185,91 @@ PoolServiceReport PoolService::report() const {
   return report;
 }
 
+// ---- the trash, and room
+
+std::optional<TrashKeeper::Duty> PoolService::trash_duty() const {
+  const UnixNanos now = server_now();
+  const std::lock_guard lock(mutex_);
+  if (!is_usable() || living_.empty()) return std::nullopt;
+  TrashKeeper::Duty duty{.pause = is_full() ? kSweepFullEvery : kSweepEvery};
+  const bool is_mine = owner_of(kPoolService, living_) == options_.node;
+  if (is_mine && now != 0 && longest_lease_)
+    duty.before = now - nanos(trash_time(*longest_lease_, is_full()));
+  duty.is_bounded = is_mine || options_.size > 0;
+  duty.room = room_most_.value_or(options_.size);
+  // What other nodes were told.
+  if (duty.room == 0)
+    for (const PoolMember& member : members_) duty.room = std::max(duty.room, member.node.size);
+  return duty;
+}
+
+void PoolService::set_room(std::optional<std::uint64_t> most, std::uint64_t files,
+                           std::uint64_t grown_at) {
+  // A count is late by some hundredths (fs/pool/pool_evictor.cc).
+  room_.set(most ? std::optional(*most - *most / 32) : std::nullopt);
+  const std::lock_guard lock(mutex_);
+  room_most_ = most;
+  room_files_ = files;
+  room_grown_at_ = grown_at;
+}
+
+bool PoolService::take_room(std::uint64_t bytes) {
+  const std::uint64_t trash = this->trash().bytes;
+  std::uint64_t files = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    files = room_files_ + (grown() - room_grown_at_);
+  }
+  return room_.take(bytes, files + trash, monotonic_now());
+}
+
+// ---- the end
+
+void PoolService::leave(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  if (!is_usable() || !thread_.joinable()) return;
+  joined_.store(false);
+  leaving_ = deadline;
+  changed_.notify_all();
+  changed_.wait_until(lock, deadline, [this] { return has_left_ || stopping_; });
+}
+
+// Whether no other mount lives that may need anything. One that has ended in order grants no lease.
+bool PoolService::is_last(const std::vector<PoolMember>& members, UnixNanos now) const {
+  return std::none_of(members.begin(), members.end(), [&](const PoolMember& member) {
+    const Uuid& node = member.node.node;
+    return node != options_.node && member.node.lease.count() > 0 &&
+           now - member.beaten < nanos(options_.dead_after) &&
+           silence(node) < options_.dead_after;
+  });
+}
+
+void PoolService::say_goodbye(Deadline deadline) {
+  PoolNode node = own_node();
+  node.lease = std::chrono::milliseconds{0};
+  const Result<PoolBeat> beaten = call<PoolBeat>([node](PoolSession& session, Deadline until) {
+    return kvcachefs::beat(session, node, until);
+  });
+  const Result<std::vector<PoolMember>> members =
+      beaten.ok() ? ask_members() : Result<std::vector<PoolMember>>(beaten.error());
+  if (!members.ok() || !is_last(*members, beaten->at)) return;
+  PoolTrash removed;
+  Result<TrashSwept> swept = TrashSwept{.all = false};
+  while (swept.ok() && !swept->all && Clock::now() < deadline) {
+    swept = client_.call<TrashSwept>(
+        PoolClass::kBackground, deadline, [](PoolSession& session, Deadline until) {
+          return sweep_trash(session, TrashRule::nothing_stays(), kMostSwept, until);
+        });
+    if (!swept.ok()) break;
+    removed.files += swept->removed.files;
+    removed.bytes += swept->removed.bytes;
+    // Files that the pool does not let go.
+    if (swept->removed.files == 0) break;
+  }
+  log_info("pool: the last mount ends: trash removed files={} bytes={} left={}", removed.files,
+           removed.bytes, swept.ok() ? swept->left.files : trash().files);
+}
+
 // ---- the thread
 
 template <class T>
@@ -184,22 +281,32 @@ void PoolService::run() {
   pthread_setname_np(pthread_self(), "kv-pool-beat");
   std::unique_lock lock(mutex_);
   while (!stopping_) {
+    const std::optional<Deadline> leaving = leaving_;
+    const bool has_left = has_left_;
     lock.unlock();
-    if (log_ == nullptr) join();
-    if (log_ != nullptr || client_.health().last.code != 0) tried();
-    if (log_ != nullptr) {
-      append();
-      if (Clock::now() - beaten_ >= options_.beat_every) beat();
-      follow();
-      if (Clock::now() - sums_listed_ >= kListSumsEvery) list_sums();
-      if (Clock::now() - swept_ >= (is_full() ? kSweepFullEvery : kSweepEvery)) sweep();
-    }
+    if (leaving && log_ != nullptr) append();
+    if (leaving && !has_left) say_goodbye(*leaving);
+    if (!leaving) turn();
     lock.lock();
-    changed_.wait_for(lock,
-                      has_tried_ ? std::min(kFollowEvery, options_.beat_every) : kLookEvery,
-                      [this] { return stopping_ || (log_ != nullptr && !untold_.empty()); });
+    if (leaving && !std::exchange(has_left_, true)) changed_.notify_all();
+    changed_.wait_for(
+        lock, has_tried_ ? std::min(kFollowEvery, options_.beat_every) : kLookEvery, [this] {
+          return stopping_ || leaving_.has_value() != has_left_ ||
+                 (log_ != nullptr && !untold_.empty());
+        });
     if (!untold_.empty()) changed_.wait_for(lock, kGather, [this] { return stopping_; });
   }
+}
+
+void PoolService::turn() {
+  if (log_ == nullptr) join();
+  if (log_ != nullptr || client_.health().last.code != 0) tried();
+  if (log_ == nullptr) return;
+  append();
+  if (Clock::now() - beaten_ >= options_.beat_every) beat();
+  follow();
+  if (Clock::now() - sums_listed_ >= kListSumsEvery) list_sums();
+  if (Clock::now() - swept_ >= (is_full() ? kSweepFullEvery : kSweepEvery)) sweep();
 }
 
 void PoolService::tried() {
@@ -303,17 +410,19 @@ void PoolService::append() {
   }
 }
 
+PoolNode PoolService::own_node() const {
+  const std::lock_guard lock(mutex_);
+  return {.node = options_.node,
+          .incarnation = incarnation_,
+          .lease = options_.lease,
+          .log = log_->log(),
+          .size = options_.size,
+          .used = used_,
+          .share = share_};
+}
+
 void PoolService::beat() {
-  PoolNode node{.node = options_.node,
-                .incarnation = incarnation_,
-                .lease = options_.lease,
-                .log = log_->log(),
-                .size = options_.size};
-  {
-    const std::lock_guard lock(mutex_);
-    node.used = used_;
-    node.share = share_;
-  }
+  const PoolNode node = own_node();
   const Result<PoolBeat> beaten =
       call<PoolBeat>([node](PoolSession& session, Deadline deadline) {
         return kvcachefs::beat(session, node, deadline);
@@ -429,8 +538,7 @@ void PoolService::follow() {
     peer.reader = followed->reader;
     whole = whole && followed->whole;
     for (const PoolLogRecord& record : followed->records) {
-      misses_.forget(record.path_hash);
-      if (record.change == PoolChange::kPublished) grown_.fetch_add(record.size);
+      heard(record);
       if (on_change) on_change(record);
     }
   }
@@ -479,13 +587,13 @@ void PoolService::sweep() {
   }
   const Uuid own = options_.node;
   const std::uint64_t log = log_->log();
-  const bool is_mine = owner_of(kPoolService, living) == options_.node;
-  const std::int64_t kept = nanos(trash_time(longest, is_full()));
-  const Result<bool> swept =
-      call<bool>([=](PoolSession& session, Deadline deadline) -> Result<bool> {
+  {
+    const std::lock_guard lock(mutex_);
+    longest_lease_ = longest;
+  }
+  const Result<void> swept =
+      call<void>([=](PoolSession& session, Deadline deadline) -> Result<void> {
         make_trash_directories(session, now, deadline);
-        bool all = true;
-        if (is_mine) all = TRY(sweep_trash(session, now - kept, kMostSwept, deadline)).all;
         // Somebody may still be reading the last one.
         TRY(sweep_logs(session, own, log - 1, deadline));
         // Of tries that nobody has come back to.
@@ -495,10 +603,8 @@ void PoolService::sweep() {
           static_cast<void>(
               TRY(sweep_node(session, member.node.node, member.beaten, kMostSwept, deadline)));
         }
-        return all;
+        return {};
       });
-  // Files that are evicted faster than that would fill the trash.
-  if (swept.ok() && !*swept) swept_ = {};
   if (!swept.ok())
     log_debug("pool sweep failed step=\"{}\" errno={}", swept.error().what, swept.error().code);
 }

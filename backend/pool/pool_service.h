@@ -1,7 +1,7 @@
 // One node's membership in a pool: joins it as soon as it is there, says that it lives, tells others what it published
 // and removed, follows what they tell, and cleans up. A pool that is away costs nothing but that.
 //
-// One thread does it; any thread may call any method, but start() and the destructor. All times of others are by the
+// One thread does it, and one more looks after the trash (trash_keeper.h); any thread may call any method, but start() and the destructor. All times of others are by the
 // server's clock.
 #pragma once
 
@@ -24,6 +24,9 @@
 #include "backend/pool/pool_format.h"
 #include "backend/pool/pool_members.h"
 #include "backend/pool/pool_misses.h"
+#include "backend/pool/pool_room.h"
+#include "backend/pool/pool_trash.h"
+#include "backend/pool/trash_keeper.h"
 
 namespace kvcachefs {
 
@@ -116,6 +119,20 @@ class PoolService {
   // until they heard of it. A full pool has no room for more than these.
   [[nodiscard]] static std::chrono::nanoseconds trash_time(
       std::chrono::nanoseconds longest_lease, bool is_full);
+  // What is in the trash, as far as is known.
+  [[nodiscard]] PoolTrash trash() const { return trash_.trash(); }
+  // What the pool may hold, files and trash together, and how many bytes of files are there when grown() was `grown_at`:
+  // who publishes waits for room from then on. nullopt: nobody waits.
+  void set_room(std::optional<std::uint64_t> most, std::uint64_t files = 0,
+                std::uint64_t grown_at = 0);
+  // Takes room for a file that is going to be published; the caller gives it back when it has told of the file, or has
+  // failed. False: there is none now (PoolRoom).
+  [[nodiscard]] bool take_room(std::uint64_t bytes);
+  void give_room(std::uint64_t bytes) { room_.give(bytes); }
+  // Says on the pool that this mount ends, so that the trash is not kept for its readers. The last mount that ends empties
+  // the trash. Returns when that is done, at the deadline at the latest, and at once while the pool is not there. The pool
+  // is not usable from then on; what was to be told still is.
+  void leave(Deadline deadline);
   // The living nodes, this one included; empty until it has joined.
   [[nodiscard]] std::vector<Uuid> living() const;
   // Of the living nodes. Empty until it is known who lives.
@@ -133,6 +150,8 @@ class PoolService {
   };
 
   void run();
+  void turn();
+  void heard(const PoolLogRecord& record);
   void tried();
   void join();
   void cannot_join(Error error);
@@ -145,6 +164,10 @@ class PoolService {
   void follow();
   void list_sums();
   void sweep();
+  void say_goodbye(Deadline deadline);
+  [[nodiscard]] bool is_last(const std::vector<PoolMember>& members, UnixNanos now) const;
+  [[nodiscard]] PoolNode own_node() const;
+  [[nodiscard]] std::optional<TrashKeeper::Duty> trash_duty() const;
   void missed_something();
   template <class T>
   Result<T> call(std::function<Result<T>(PoolSession&, Deadline)> work);
@@ -161,6 +184,7 @@ class PoolService {
   const std::shared_ptr<Identity> identity_;
   PoolClient client_;
   PoolMisses misses_;
+  TrashKeeper trash_;
 
   // Of the thread.
   std::unique_ptr<PoolLogWriter> log_;
@@ -188,6 +212,14 @@ class PoolService {
   bool heard_ = false;
   std::uint64_t used_ = 0;  // of set_used(), as the next
   std::uint64_t share_ = 0;
+  // The longest lease of a node that may still come back; nullopt: not known yet.
+  std::optional<std::chrono::nanoseconds> longest_lease_;
+  std::optional<std::uint64_t> room_most_;  // of set_room(), as the next
+  std::uint64_t room_files_ = 0;
+  std::uint64_t room_grown_at_ = 0;
+  std::optional<Deadline> leaving_;
+  bool has_left_ = false;
+  PoolRoom room_;
   std::atomic<std::uint64_t> grown_{0};
   std::atomic<bool> joined_{false};
   std::atomic<std::int64_t> full_until_{0};  // monotonic

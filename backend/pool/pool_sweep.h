@@ -1,7 +1,4 @@
-// What goes from a pool: evicted files, by way of the trash, and what dead nodes have left.
-//
-// A file that is evicted is renamed into the trash first, where open readers on other nodes keep their bytes (removing
-// or replacing it would cost them the file), and removed when the longest lease is over.
+// What goes from a pool beside its trash (pool_trash.h): what dead nodes have left.
 //
 // Calls block, with a session of the calling thread.
 #pragma once
@@ -15,33 +12,13 @@
 #include "backend/base/random.h"
 #include "backend/pool/pool_format.h"
 #include "backend/pool/pool_session.h"
+#include "backend/pool/sweeping.h"
 
 namespace kvcachefs {
-
-// Makes the directories of the trash for this hour and the next, and the one for when there is no room for others: what
-// is evicted from a full pool finds them there. What cannot be made is not.
-void make_trash_directories(PoolSession& session, UnixNanos now, Deadline deadline);
 
 // Lists the directories of checksums, one of which is asked for with each file: sessions know the way there from then on.
 // Those that are not there are made, as many as there is time for. Errors: of any call.
 [[nodiscard]] Result<void> find_sums_directories(PoolSession& session, Deadline deadline);
-
-// Puts the file at `path` into the trash if it has this number still. `now`: by the server's clock; `number`: not used
-// by this node in that second. Errors: ENOENT, ESTALE (another file stands there by now: it stays), and those of any
-// call.
-[[nodiscard]] Result<void> put_into_trash(PoolSession& session, std::string_view path,
-                                          std::uint64_t fileid, UnixNanos now, const Uuid& node,
-                                          std::uint64_t number, Deadline deadline);
-
-struct Swept {
-  std::uint64_t files = 0;
-  bool all = true;  // false: there is more, for the next call
-};
-
-// Removes at most `most` files that were put into the trash before `before` (server's clock), with their checksums,
-// unless these are of another file by now, or the file has another name.
-[[nodiscard]] Result<Swept> sweep_trash(PoolSession& session, UnixNanos before,
-                                        std::size_t most, Deadline deadline);
 
 // Removes at most `most` unfinished files of a node that nobody has written to since `before` (server's clock).
 [[nodiscard]] Result<Swept> sweep_temporaries(PoolSession& session, const Uuid& node,

@@ -83,13 +83,4 @@ Result<std::vector<std::string>> tally_directory(
   return listed.error();
 }
 
-Result<std::uint64_t> trash_bytes(PoolSession& session, Deadline deadline) {
-  PoolTally tally(0);
-  const auto all = [](std::string_view) { return true; };
-  const std::string trash = pool_service_path("trash");
-  for (const std::string& hour : TRY(tally_directory(session, trash, all, tally, deadline)))
-    static_cast<void>(TRY(tally_directory(session, hour, all, tally, deadline)));
-  return tally.bytes();
-}
-
 }  // namespace kvcachefs

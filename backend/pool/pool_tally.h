@@ -82,7 +82,4 @@ class PoolTally {
     const std::function<bool(std::string_view top)>& is_mine, PoolTally& tally,
     Deadline deadline);
 
-// Bytes of the files in the trash.
-[[nodiscard]] Result<std::uint64_t> trash_bytes(PoolSession& session, Deadline deadline);
-
 }  // namespace kvcachefs

@@ -8,7 +8,7 @@
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
 #include "backend/pool/pool_format.h"
-#include "backend/pool/pool_sweep.h"
+#include "backend/pool/pool_trash.h"
 #include "fs/pool/at_once.h"
 #include "fs/pool/pool_error.h"
 
@@ -56,12 +56,16 @@ Result<bool> NameRemover::remove(const std::string& path, const Tombstone& tombs
   const UnixNanos now = service_.server_now();
   if (now == 0) return false;
   const std::uint64_t number = TRY(core_.catalog.next_id());
-  const Result<void> removed = service_.client().call<void>(
+  const Result<std::uint64_t> removed = service_.client().call<std::uint64_t>(
       PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
       [path, tombstone, now, number, node = service_.node()](
-          PoolSession& session, Deadline deadline) -> Result<void> {
-        if (tombstone.is_directory) return session.remove_directory(path, deadline);
-        return put_into_trash(session, path, tombstone.fileid, now, node, number, deadline);
+          PoolSession& session, Deadline deadline) -> Result<std::uint64_t> {
+        if (!tombstone.is_directory)
+          return TRY(put_into_trash(session, path, tombstone.fileid, now, node, number,
+                                    deadline))
+              .size;
+        TRY(session.remove_directory(path, deadline));
+        return 0;
       });
   const int code = removed.ok() ? 0 : removed.error().code;
   // Not there any more, or another one by now; or a directory that others use, which comes back.
@@ -74,7 +78,7 @@ Result<bool> NameRemover::remove(const std::string& path, const Tombstone& tombs
     service_.tell({.change = PoolChange::kRemoved,
                    .path_hash = path_hash,
                    .fileid = tombstone.fileid,
-                   .size = 0});
+                   .size = removed.ok() ? *removed : 0});
   if (code == 0 && !tombstone.is_directory) removed_.fetch_add(1, std::memory_order_relaxed);
   // Another may have been put in its place meanwhile.
   if (TRY(core_.catalog.find_tombstone(path)) != tombstone) return false;

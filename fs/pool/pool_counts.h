@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backend/base/result.h"
+#include "backend/pool/pool_trash.h"
 
 namespace kvcachefs {
 
@@ -23,9 +24,11 @@ struct PoolCounts {
   std::uint64_t dropped = 0;     // names taken away here because they went there
   std::uint64_t evicted = 0;     // files, from the pool
   std::uint64_t evicted_bytes = 0;
-  std::uint64_t size = 0;    // bytes that the pool may hold; 0: this mount does not evict there
-  std::uint64_t used = 0;    // and that it holds, as far as is known; with a size
-  std::uint64_t failed = 0;  // publications and removals that have to be tried again
+  std::uint64_t size = 0;  // bytes that the pool may hold; 0: this mount does not evict there
+  // And that it holds, files and trash together, as far as is known; with a size.
+  std::uint64_t used = 0;
+  PoolTrash trash;               // as far as is known
+  std::uint64_t failed = 0;      // publications and removals that have to be tried again
   std::uint64_t obstructed = 0;  // files that stay here: the pool has something else there
   Error stopped_for{0, ""};      // why write-back does not go on; code 0: it does
   // kMostCounted: that many, or more.

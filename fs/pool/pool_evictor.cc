@@ -9,6 +9,7 @@
 #include "backend/base/log.h"
 #include "backend/base/units.h"
 #include "backend/pool/pool_sweep.h"
+#include "backend/pool/pool_trash.h"
 #include "fs/layout/layout.h"
 #include "fs/pool/pool_error.h"
 
@@ -16,6 +17,7 @@ namespace kvcachefs {
 namespace {
 
 // Of the limit: more than this is too much, and how far down it then goes.
+// (The trash has a sixteenth more, and what is on its way the rest.)
 constexpr std::uint64_t kHighPercent = 90;
 constexpr std::uint64_t kLowPercent = 80;
 // Of the size: so much is published before it is counted again.
@@ -23,6 +25,11 @@ constexpr std::uint64_t kCountPercent = 2;
 
 std::uint64_t percent(std::uint64_t bytes, std::uint64_t share) noexcept {
   return bytes / 100 * share;
+}
+
+// What counts against the files' marks: the files, and what is in the trash beyond its share.
+std::uint64_t charged(std::uint64_t used, std::uint64_t trash, std::uint64_t most) noexcept {
+  return used - std::min({used, trash, trash_share(most)});
 }
 
 bool may_go(const PoolColdFile& file, const std::optional<PoolSums>& sums) noexcept {
@@ -70,18 +77,24 @@ void PoolEvictor::look() {
     }
   }
   const std::uint64_t counted = own_ + evictors.used_by_others;
-  std::uint64_t used = counted + (service_.grown() - grown_at_);
+  const std::uint64_t trash = service_.trash().bytes;
+  std::uint64_t used = counted + (service_.grown() - grown_at_) + trash;
   used_.store(used);
   const auto now = SteadyClock::now();
-  if (!evictors.all_agree || counted == 0 || now < hopeless_until_) return;
-  if (used <= percent(size_, kHighPercent) && now - looked_for_room_ < kLookForRoomEvery &&
-      !service_.is_full())
-    return;
+  const bool is_hopeless = now < hopeless_until_;
+  // Of an empty pool, too, and before all agree: what is published first is published fastest.
+  service_.set_room(is_hopeless ? std::nullopt : std::optional(most_), counted, grown_at_);
+  if (!evictors.all_agree || counted == 0 || is_hopeless) return;
+  const bool looks_for_room = now - looked_for_room_ >= kLookForRoomEvery || service_.is_full();
+  if (charged(used, trash, size_) <= percent(size_, kHighPercent) && !looks_for_room) return;
   looked_for_room_ = now;
   const Result<std::uint64_t> most = limit(used);
   used_.store(used);
-  if (!most.ok() || used <= percent(*most, kHighPercent)) return;
-  const std::uint64_t too_much = used - percent(*most, kLowPercent);
+  if (!most.ok()) return;
+  most_ = *most;
+  const std::uint64_t files = charged(used, trash, *most);
+  if (files <= percent(*most, kHighPercent)) return;
+  const std::uint64_t too_much = files - percent(*most, kLowPercent);
   // Each node its part.
   const double part = static_cast<double>(own_) / static_cast<double>(counted);
   if (own_ > 0)
@@ -144,27 +157,16 @@ Result<std::shared_ptr<const PoolTally>> PoolEvictor::tally(const std::vector<Uu
   return std::shared_ptr<const PoolTally>(std::move(tally));
 }
 
-// What the pool may hold now: its filesystem may be too full for that. `used` is no more than
-// is used there by anybody, whatever other nodes say.
+// What the pool may hold now, files and trash: its filesystem may be too full for its size. `used` is no more than is used
+// there by anybody, whatever other nodes say.
 Result<std::uint64_t> PoolEvictor::limit(std::uint64_t& used) {
-  struct Limit {
-    std::uint64_t most = 0;
-    std::uint64_t used = 0;
-  };
-  const Limit now = TRY(service_.client().call<Limit>(
-      PoolClass::kBackground, SteadyClock::now() + kListDeadline,
-      [used, size = size_](PoolSession& session, Deadline deadline) -> Result<Limit> {
-        const PoolSpace space = TRY(session.space(deadline));
-        const std::uint64_t here =
-            space.total == 0
-                ? used  // it does not tell
-                : std::min(used, space.total - std::min(space.available, space.total));
-        if (here + space.available >= size) return Limit{.most = size, .used = here};
-        const std::uint64_t trash = TRY(trash_bytes(session, deadline));
-        return Limit{.most = std::min(size, here + space.available + trash), .used = here};
-      }));
-  used = now.used;
-  return now.most;
+  const PoolSpace space = TRY(service_.client().call<PoolSpace>(
+      PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
+      [](PoolSession& session, Deadline deadline) { return session.space(deadline); }));
+  if (space.total == 0) return size_;  // it does not tell
+  const std::uint64_t available = std::min(space.available, space.total);
+  used = std::min(used, space.total - available);
+  return std::min(size_, used + available);
 }
 
 void PoolEvictor::evict(std::uint64_t bytes) {
@@ -172,7 +174,7 @@ void PoolEvictor::evict(std::uint64_t bytes) {
   std::size_t at = 0;
   bool learned = false;  // the next count finds others
   for (; at < cold_.size() && freed < bytes; ++at) {
-    if (!sleep(std::chrono::milliseconds{0})) return;
+    if (!sleep(std::chrono::milliseconds{0}) || !service_.is_usable()) return;
     Result<Outcome> outcome = evict_one(cold_[at]);
     // One that the pool does not let go does not keep the others there.
     if (!outcome.ok() && is_of_path(outcome.error().code)) outcome = Outcome::kStays;

@@ -2,6 +2,10 @@
 //
 //     counted ──► more than nine tenths ──► the coldest of the own tops go, until it is eight tenths
 //
+// What goes is in the trash first (backend/pool/pool_trash.h), where it takes as much room as before. The trash has a
+// share of its own; what is in it beyond that counts as the files do. Who publishes waits while files and trash together
+// are as much as the pool may hold (backend/pool/pool_room.h).
+//
 // The directories at the top of the pool are shared out among the living nodes that were given a size
 // (backend/pool/pool_sweep.h); each counts and evicts below its own ones, and says in its heartbeat what it found. While
 // one has not yet counted what is its own by now, nobody evicts. Files that are to be kept stay, and those that somebody
@@ -84,6 +88,7 @@ class PoolEvictor {
   bool is_used_up_ = true;  // cold_, or there was no count yet
   // The file of which nobody heard whether it went: it comes next again, and the others are told then.
   std::uint64_t unheard_ = 0;
+  std::uint64_t most_ = size_;  // limit(), when that was asked last
   SteadyClock::time_point staying_since_{};
   SteadyClock::time_point looked_for_room_{};
   SteadyClock::time_point hopeless_until_{};

@@ -28,6 +28,24 @@ using SteadyClock = std::chrono::steady_clock;
 
 }  // namespace
 
+// Room on the pool, for as long as a file is on its way.
+class Publisher::RoomTaken {
+ public:
+  RoomTaken(PoolService& service, std::uint64_t bytes)
+      : service_(service), bytes_(bytes), is_taken_(service.take_room(bytes)) {}
+  ~RoomTaken() {
+    if (is_taken_) service_.give_room(bytes_);
+  }
+  RoomTaken(const RoomTaken&) = delete;
+  RoomTaken& operator=(const RoomTaken&) = delete;
+  [[nodiscard]] bool is_taken() const noexcept { return is_taken_; }
+
+ private:
+  PoolService& service_;
+  const std::uint64_t bytes_;
+  const bool is_taken_;
+};
+
 // What a call has of a file. Whoever hangs in one may hold on to it for longer than this volume lives: it has nothing of that,
 // and no inode above all.
 struct Publisher::Sent {
@@ -243,6 +261,8 @@ Result<WorkLeft> Publisher::publish_some() {
   if (!core_.is_publishing) return WorkLeft::kNothing;
   for (int batches = 0; batches < kBatchesInPass && !stopping(); ++batches) {
     TRY(bound_.keep());
+    // Not one file after the other, when none has room.
+    if (const RoomTaken any(service_, 0); !any.is_taken()) return WorkLeft::kLater;
     std::vector<InodeNumber> batch = TRY(core_.catalog.list_to_publish(walk_.after(), kBatch));
     if (batch.empty()) {
       const WorkLeft left = walk_.ended();
@@ -405,6 +425,9 @@ Result<Publisher::Outcome> Publisher::publish_one(Batch& batch, std::size_t tick
 Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch& batch,
                                                     std::size_t ticket) {
   if (TRY(core_.catalog.find_tombstone(file.shared.path))) return Outcome::kLater;
+  // Until there is: what the pool may hold is not exceeded for it.
+  const RoomTaken room(service_, file.stamp.size);
+  if (!room.is_taken()) return Outcome::kLater;
   file.sent->number = TRY(core_.catalog.next_id());
   file.sent->earlier = tries_.begin(file.object, file.sent->number);
   // It may have been noted by an earlier run.
@@ -671,6 +694,7 @@ void Publisher::add_counts(PoolCounts& counts) const {
   counts.published_bytes = published_bytes_.load();
   counts.duplicates = duplicates_.load();
   counts.removed = names_.removed();
+  counts.trash = service_.trash();
   counts.obstructed = obstructed_.load();
   counts.failed = failed_.load() + names_.failed();
   counts.stopped_for = stopped_for();

@@ -79,6 +79,7 @@ class Publisher {
   // Of a publication: kCallDeadline, and the size at kSlowestPublication.
 
   class Batch;
+  class RoomTaken;
   struct Sent;
   struct Candidate;
   struct Seen;

@@ -16,6 +16,7 @@
 #include "backend/pool/pool_members.h"
 #include "backend/pool/pool_sweep.h"
 #include "backend/pool/pool_transfer.h"
+#include "backend/pool/pool_trash.h"
 #include "tests/fakes/faulty_pool_session.h"
 #include "tests/servers/pool_places.h"
 
@@ -108,20 +109,56 @@ TEST_P(PoolCheckContract, RemovesWhatNobodyNeeds) {
   // All of it is young, and may be somebody's.
   Result<PoolGarbage> gone = collect_pool_garbage(*session_, *now, kEach);
   ASSERT_OK(gone);
-  EXPECT_EQ(0U, gone->nodes + gone->temporaries + gone->trash + gone->records);
+  EXPECT_EQ(0U, gone->nodes + gone->temporaries + gone->trash.files + gone->records);
+  EXPECT_EQ(1U, gone->living);
+  EXPECT_EQ(1U, gone->trash_left.files);
   EXPECT_TRUE(std::filesystem::exists(below(pool_sums_path(removed.fileid))));
 
   gone = collect_pool_garbage(*session_, *now + 2 * kHour, kEach);
   ASSERT_OK(gone);
   EXPECT_EQ(1U, gone->nodes);
   EXPECT_EQ(1U, gone->temporaries);
-  EXPECT_EQ(1U, gone->trash);
+  EXPECT_EQ(1U, gone->trash.files);
+  EXPECT_EQ(1U, gone->trash.bytes);
+  EXPECT_EQ(0U, gone->trash_left.files);
   EXPECT_EQ(1U, gone->records);
   EXPECT_FALSE(std::filesystem::exists(below(pool_sums_path(removed.fileid))));
   EXPECT_FALSE(std::filesystem::exists(below(pool_sums_path(trashed.fileid))));
   EXPECT_TRUE(std::filesystem::exists(below(pool_sums_path(kept.fileid))));
   EXPECT_TRUE(list_members(*session_, soon())->empty());
   EXPECT_EQ(1U, check(true)->described);
+}
+
+// The leases of a mount end with it, in whatever way it ends.
+TEST_P(PoolCheckContract, TheTrashOfMountsThatHaveEndedGoesAtOnce) {
+  const Result<UnixNanos> now = pool_time(*session_, soon());
+  ASSERT_OK(now);
+  PoolNode node{.node = node_, .lease = std::chrono::hours(1)};
+  std::uint64_t number = 0;
+  const auto collected = [&](UnixNanos when) {
+    const std::string name = "f" + std::to_string(++number);
+    const PoolStatus file = store(name, "1");
+    EXPECT_OK(put_into_trash(*session_, name, file.fileid, *now, node_, number, soon()));
+    const Result<PoolGarbage> gone = collect_pool_garbage(*session_, when, kEach);
+    EXPECT_OK(gone);
+    EXPECT_EQ(number, gone->trash.files + gone->trash_left.files);
+    number = gone->trash_left.files;
+    return gone->trash.files > 0;
+  };
+  ASSERT_OK(beat(*session_, node, soon()));
+  EXPECT_FALSE(collected(*now));
+  EXPECT_FALSE(collected(*now + 10 * kNanosPerSecond));
+  // One that was killed says nothing.
+  EXPECT_TRUE(collected(*now + 20 * kNanosPerSecond));
+  // Nor has one that beat in the future by the server's clock beaten since that was set back.
+  ASSERT_OK(beat(*session_, node, soon()));
+  EXPECT_TRUE(collected(*now - 60 * kNanosPerSecond));
+  // One that has ended in order says so.
+  ASSERT_OK(beat(*session_, node, soon()));
+  EXPECT_FALSE(collected(*now));
+  node.lease = std::chrono::milliseconds(0);
+  ASSERT_OK(beat(*session_, node, soon()));
+  EXPECT_TRUE(collected(*now));
 }
 
 TEST_P(PoolCheckContract, ChecksumsOfWhatWasNotSeenStay) {

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "backend/base/clock.h"
+#include "backend/pool/pool_trash.h"
 #include "tests/fakes/expect_result.h"
 #include "tests/fakes/faulty_pool_session.h"
 #include "tests/fakes/pulse.h"
@@ -307,12 +308,74 @@ TEST_P(PoolServiceContract, AServerThatLiesOnceDoesNotRefuse) {
   EXPECT_GE(lies, 2);
 }
 
+class PoolServiceTrash : public PoolServiceContract {
+ protected:
+  std::uint64_t put(std::size_t bytes) {
+    const auto session = place_->open();
+    const std::string name = "f" + std::to_string(++number_);
+    std::ofstream(place_->root() + "/" + name) << std::string(bytes, 'x');
+    const Result<PoolStatus> status = (*session)->status(name, testing::soon());
+    EXPECT_OK(status);
+    EXPECT_OK(put_into_trash(**session, name, status->fileid, status->mtime,
+                             Node::node_number(9), number_, testing::soon()));
+    return number_;
+  }
+  std::uint64_t files() {
+    const auto session = place_->open();
+    const auto seen = sweep_trash(**session, TrashRule::all_stays(), 0, testing::soon());
+    EXPECT_OK(seen);
+    return seen.ok() ? seen->left.files : 0;
+  }
+
+ private:
+  std::uint64_t number_ = 0;
+};
+
+TEST_P(PoolServiceTrash, IsKnownToAllNodes) {
+  Node a(*place_, 1);
+  Node b(*place_, 2);
+  ASSERT_TRUE(comes_true([&] { return a->living().size() == 2 && b->living().size() == 2; }));
+  ASSERT_TRUE(comes_true([&] { return b->miss_time() == PoolService::kMissFollowed; }));
+  put(1000);
+  a->tell({.change = PoolChange::kEvicted, .path_hash = 1, .size = 1000});
+  put(500);
+  a->tell({.change = PoolChange::kRemoved, .path_hash = 2, .size = 500});
+  // It replaced something, and put nothing there.
+  a->tell({.change = PoolChange::kRemoved, .path_hash = 3, .size = 0});
+  for (Node* node : {&a, &b}) {
+    // A look in between counts a file of which it is told, too, until the next look.
+    EXPECT_TRUE(comes_true([&] {
+      const PoolTrash trash = (*node)->trash();
+      return trash.files == 2 && trash.bytes == 1500;
+    }));
+  }
+}
+
+TEST_P(PoolServiceTrash, GoesWithTheLastMountThatEnds) {
+  Node a(*place_, 1);
+  Node b(*place_, 2);
+  ASSERT_TRUE(comes_true([&] { return a->living().size() == 2 && b->living().size() == 2; }));
+  for (int i = 0; i < 3; ++i) put(100);
+  const auto begin = std::chrono::steady_clock::now();
+  a->leave(begin + 10s);
+  EXPECT_EQ(3U, files()) << "b's users may read it";
+  EXPECT_FALSE(a->is_usable());
+  // Others are told of what is done until the end.
+  a->tell({.change = PoolChange::kRemoved, .path_hash = 7});
+  EXPECT_TRUE(comes_true([&] { return b.has_heard(7); }));
+  b->leave(std::chrono::steady_clock::now() + 10s);
+  EXPECT_EQ(0U, files());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 9s);
+}
+
 TEST(PoolTrashTime, IsShorterWhereThereIsNoRoom) {
   EXPECT_EQ(120s, PoolService::trash_time(60s, false));
   EXPECT_EQ(75s, PoolService::trash_time(60s, true));
   EXPECT_EQ(2s, PoolService::trash_time(1s, true));
 }
 
+INSTANTIATE_TEST_SUITE_P(All, PoolServiceTrash, ::testing::ValuesIn(testing::pool_places()),
+                         [](const auto& each) { return each.param.name; });
 INSTANTIATE_TEST_SUITE_P(All, PoolServiceContract, ::testing::ValuesIn(testing::pool_places()),
                          [](const auto& each) { return each.param.name; });
 

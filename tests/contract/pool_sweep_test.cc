@@ -17,6 +17,7 @@
 
 #include "backend/pool/pool_members.h"
 #include "backend/pool/pool_transfer.h"
+#include "backend/pool/pool_trash.h"
 #include "tests/fakes/expect_result.h"
 #include "tests/fakes/faulty_pool_session.h"
 #include "tests/servers/pool_places.h"
@@ -87,16 +88,65 @@ TEST_P(PoolSweep, TheTrashIsEmptiedWhenItsTimeIsOver) {
   }
   std::ofstream(place_->root() + "/.kvcachefs/trash/by-hand") << "x";
   const UnixNanos before = kNow - 120 * kNanosPerSecond;
-  Result<Swept> swept = sweep_trash(*session_, before, 7, soon());
+  Result<TrashSwept> swept = sweep_trash(*session_, {.before = before}, 7, soon());
   ASSERT_OK(swept);
-  EXPECT_EQ(7u, swept->files);
+  EXPECT_EQ(7u, swept->removed.files);
   EXPECT_FALSE(swept->all);
-  swept = sweep_trash(*session_, before, 1000, soon());
+  swept = sweep_trash(*session_, {.before = before}, 1000, soon());
   ASSERT_OK(swept);
-  EXPECT_EQ(kFiles * 2 / 3 - 7u, swept->files);
+  EXPECT_EQ(kFiles * 2 / 3 - 7u, swept->removed.files);
+  EXPECT_EQ(kFiles / 3 + 0u, swept->left.files);
   EXPECT_TRUE(swept->all);
   EXPECT_EQ(kFiles / 3 + 1u, files_below(".kvcachefs/trash"));
   EXPECT_EQ(kFiles / 3 + 0u, files_below(".kvcachefs/sums"));
+}
+
+// Eleven files of a KiB, the later in the alphabet the later in the trash; by what is left.
+TEST_P(PoolSweep, TheOldestOfTheTrashGoesWhenThereIsTooMuchOfIt) {
+  std::vector<PoolFilePtr> files;
+  const std::string bytes(4096, 'x');
+  for (std::uint64_t i = 0; i < 11; ++i) {
+    const std::string name(1, static_cast<char>('a' + i));
+    files.push_back(make(name));
+    ASSERT_OK(session_->write(*files.back(), 0, std::as_bytes(std::span(bytes)),
+                              PoolWrite::kNow, soon()));
+    // Over the turn of an hour; the last three within one second.
+    const UnixNanos when =
+        kNow - (i < 8 ? 8 - static_cast<std::int64_t>(i) : 0) * 1000 * kNanosPerSecond;
+    ASSERT_OK(
+        put_into_trash(*session_, name, files.back()->status().fileid, when, kNode, i, soon()));
+  }
+  const auto is_there = [&](std::size_t i) {
+    const Result<PoolStatus> status = session_->status(*files[i], soon());
+    return status.ok() && status->nlink > 0;
+  };
+  Result<TrashSwept> swept = sweep_trash(*session_, TrashRule::all_stays(), 0, soon());
+  ASSERT_OK(swept);
+  EXPECT_TRUE(swept->all);
+  EXPECT_EQ(11u, swept->left.files);
+  EXPECT_EQ(11u * 4096, swept->left.bytes);
+  swept = sweep_trash(*session_, {.most = {.files = 100, .bytes = 7 * 4096 + 1}}, 3, soon());
+  ASSERT_OK(swept);
+  EXPECT_FALSE(swept->all);
+  EXPECT_EQ(3u, swept->removed.files);
+  swept = sweep_trash(*session_, {.most = {.files = 100, .bytes = 7 * 4096 + 1}}, 3, soon());
+  ASSERT_OK(swept);
+  EXPECT_TRUE(swept->all);
+  EXPECT_EQ(1u, swept->removed.files);
+  EXPECT_EQ(7u * 4096, swept->left.bytes);
+  EXPECT_FALSE(is_there(3));
+  EXPECT_TRUE(is_there(4));
+  swept = sweep_trash(*session_, {.most = {.files = 2, .bytes = UINT64_MAX}}, 100, soon());
+  ASSERT_OK(swept);
+  EXPECT_EQ(2u, swept->left.files);
+  // The numbers 8, 9 and 10 of one second.
+  EXPECT_FALSE(is_there(8));
+  EXPECT_TRUE(is_there(9));
+  EXPECT_TRUE(is_there(10));
+  swept = sweep_trash(*session_, TrashRule::nothing_stays(), 100, soon());
+  ASSERT_OK(swept);
+  EXPECT_EQ(0u, swept->left.files);
+  EXPECT_EQ(0u, files_below(".kvcachefs/trash"));
 }
 
 TEST_P(PoolSweep, WhatADeadNodeLeftGoes) {
@@ -180,9 +230,10 @@ TEST_P(PoolSweep, ChecksumsOfAnotherFileStay) {
   for (const auto& [name, status] :
        {std::pair{"own", own}, {"reused", reused}, {"linked", file->status()}})
     ASSERT_OK(put_into_trash(*session_, name, status.fileid, kNow, kNode, ++number, soon()));
-  const Result<Swept> swept = sweep_trash(*session_, kNow + kNanosPerSecond, 100, soon());
+  const Result<TrashSwept> swept =
+      sweep_trash(*session_, {.before = kNow + kNanosPerSecond}, 100, soon());
   ASSERT_OK(swept);
-  EXPECT_EQ(3u, swept->files);
+  EXPECT_EQ(3u, swept->removed.files);
   EXPECT_FALSE(has_sums(own));
   EXPECT_TRUE(has_sums(reused));
   EXPECT_TRUE(has_sums(file->status()));
@@ -198,9 +249,11 @@ TEST_P(PoolSweep, WhatCannotBeRemovedDoesNotKeepTheRest) {
   faults->set([&](std::string_view call, std::string_view path) {
     return call == "remove" && path == stays ? EACCES : 0;
   });
-  const Result<Swept> swept = sweep_trash(session, kNow + kNanosPerSecond, 100, soon());
+  const Result<TrashSwept> swept =
+      sweep_trash(session, {.before = kNow + kNanosPerSecond}, 100, soon());
   ASSERT_OK(swept);
-  EXPECT_EQ(4u, swept->files);
+  EXPECT_EQ(4u, swept->removed.files);
+  EXPECT_EQ(1u, swept->left.files);
   EXPECT_EQ(1u, files_below(".kvcachefs/trash"));
 }
 
@@ -210,7 +263,7 @@ TEST_P(PoolSweep, AFullPoolHasTrashAllTheSame) {
   constexpr std::int64_t kHours = 3600 * kNanosPerSecond;
   make_trash_directories(session, kNow, soon());
   // Empty ones stay for who needs them.
-  ASSERT_OK(sweep_trash(session, kNow - 120 * kNanosPerSecond, 100, soon()));
+  ASSERT_OK(sweep_trash(session, {.before = kNow - 120 * kNanosPerSecond}, 100, soon()));
   std::vector<PoolFilePtr> files;
   for (int i = 0; i < 3; ++i) files.push_back(make("f" + std::to_string(i)));
   faults->set_full();
@@ -219,10 +272,10 @@ TEST_P(PoolSweep, AFullPoolHasTrashAllTheSame) {
                              kNow + static_cast<std::int64_t>(i) * kHours, kNode, i, soon()));
   EXPECT_EQ(3u, files_below(".kvcachefs/trash"));
   EXPECT_EQ(1u, files_below(".kvcachefs/trash/spare"));
-  const Result<Swept> swept =
-      sweep_trash(session, kNow + 3 * kHours - 120 * kNanosPerSecond, 100, soon());
+  const Result<TrashSwept> swept =
+      sweep_trash(session, {.before = kNow + 3 * kHours - 120 * kNanosPerSecond}, 100, soon());
   ASSERT_OK(swept);
-  EXPECT_EQ(3u, swept->files);
+  EXPECT_EQ(3u, swept->removed.files);
   EXPECT_TRUE(std::filesystem::exists(below(".kvcachefs/trash/spare")));
 }
 

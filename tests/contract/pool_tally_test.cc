@@ -11,7 +11,6 @@
 
 #include "backend/pool/pool_format.h"
 #include "backend/pool/pool_members.h"
-#include "backend/pool/pool_sweep.h"
 #include "tests/fakes/expect_result.h"
 #include "tests/fakes/faulty_pool_session.h"
 #include "tests/servers/pool_places.h"
@@ -126,12 +125,6 @@ TEST_P(PoolTallies, CountsItsOwnTopsAndNotTheService) {
   EXPECT_EQ(400u, tally.bytes());
   EXPECT_OK(tally_directory(
       *session_, "gone", [](std::string_view) { return true; }, tally, soon()));
-
-  const Result<PoolStatus> file = session_->status("mine/f", soon());
-  ASSERT_OK(file);
-  EXPECT_EQ(0u, trash_bytes(*session_, soon()).value());
-  ASSERT_OK(put_into_trash(*session_, "mine/f", file->fileid, kMinute, node, 1, soon()));
-  EXPECT_EQ(100u, trash_bytes(*session_, soon()).value());
 }
 
 // A server's lost+found, or what is mounted below.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backend/pool/pool_format.h"
+#include "backend/pool/pool_sweep.h"
 #include "fs/pool/publish_tries.h"
 #include "fs/pool/put_off.h"
 #include "tests/fakes/faulty_pool_session.h"
