@@ -138,6 +138,24 @@ struct MachineCut {
   UnixNanos ended = 0;  // the first start since: what is of a later time is not of then
 };
 
+// How far the wall clock was ahead of the mount's own time, for objects with ids from `first` on.
+struct ClockSpan {
+  std::uint64_t first = 0;
+  std::int64_t ahead = 0;  // ns
+  bool operator==(const ClockSpan&) const = default;
+};
+
+// The mount's own time (fs/known/own_time.h), as it was some seconds ago.
+struct ClockRecord {
+  static constexpr std::size_t kMostSpans = 64;
+
+  std::int64_t now = 0;               // ns since 1970, by the mount
+  std::int64_t monotonic = 0;         // by the machine, then; ns
+  std::string boot_id;                // of the machine
+  std::vector<ClockSpan> spans = {};  // kMostSpans at most, from the oldest on
+  bool operator==(const ClockRecord&) const = default;
+};
+
 // `size`: when it was asked for; 0 may also be that nobody knew.
 struct QueuedFile {
   InodeNumber number;
@@ -282,6 +300,9 @@ class Catalog {
   Result<void> set_machine_cut(const MachineCut& cut);
   // Not synced: it would be looked at once more.
   Result<void> forget_machine_cut();
+  // nullopt: no run has written one. Errors: EBADMSG (it does not read), EIO.
+  Result<std::optional<ClockRecord>> clock();
+  Result<void> set_clock(const ClockRecord& record);
   // This database's own UUID, written at its creation; device directories name it.
   Result<DeviceUuid> uuid();
   // The pool that this database's copies are on; nullopt: it never joined one.

@@ -17,6 +17,7 @@ constexpr std::uint8_t kRunCrashed = 0;
 constexpr std::uint8_t kRunClean = 1;
 constexpr std::uint8_t kRunClosed = 2;  // clean, and RunMarker::closed_from follows
 constexpr std::uint8_t kCutVersion = 1;
+constexpr std::uint8_t kClockVersion = 1;
 
 std::string encode_run(const RunMarker& marker) {
   std::string value;
@@ -42,6 +43,40 @@ Result<RunMarker> decode_run(std::string_view value) {
   if (!in.ok() || end > kRunClosed) return fail(EBADMSG, "run marker: length");
   marker.mount_ids = in.take_rest();
   return marker;
+}
+
+std::string encode_clock(const ClockRecord& record) {
+  std::string value;
+  wire::put_le(value, kClockVersion);
+  wire::put_le(value, static_cast<std::uint64_t>(record.now));
+  wire::put_le(value, static_cast<std::uint64_t>(record.monotonic));
+  wire::put_le(value, static_cast<std::uint32_t>(record.boot_id.size()));
+  value += record.boot_id;
+  for (const ClockSpan& span : record.spans) {
+    wire::put_le(value, span.first);
+    wire::put_le(value, static_cast<std::uint64_t>(span.ahead));
+  }
+  return value;
+}
+
+Result<ClockRecord> decode_clock(std::string_view value) {
+  constexpr std::size_t kSpanBytes = 16;
+  wire::Reader in(value);
+  if (in.take<std::uint8_t>() != kClockVersion) return fail(EBADMSG, "clock: version");
+  ClockRecord record;
+  record.now = static_cast<std::int64_t>(in.take<std::uint64_t>());
+  record.monotonic = static_cast<std::int64_t>(in.take<std::uint64_t>());
+  record.boot_id = in.take_bytes(in.take<std::uint32_t>());
+  if (!in.ok() || record.now <= 0 || in.left() % kSpanBytes != 0 ||
+      in.left() / kSpanBytes > ClockRecord::kMostSpans)
+    return fail(EBADMSG, "clock: length");
+  while (in.left() > 0) {
+    ClockSpan span;
+    span.first = in.take<std::uint64_t>();
+    span.ahead = static_cast<std::int64_t>(in.take<std::uint64_t>());
+    record.spans.push_back(span);
+  }
+  return record;
 }
 
 std::string encode_cut(const MachineCut& cut) {
@@ -129,6 +164,18 @@ Result<void> Catalog::forget_machine_cut() {
   WriteBatch batch;
   batch.set_frees();
   batch.remove(Table::kMeta, std::string(keys::kCut));
+  return store_->write(batch);
+}
+
+Result<std::optional<ClockRecord>> Catalog::clock() {
+  return find(*store_, Table::kMeta, keys::kClock, decode_clock);
+}
+
+// Not synced: after a crash of the machine it is older by some minutes.
+Result<void> Catalog::set_clock(const ClockRecord& record) {
+  WriteBatch batch;
+  batch.set_frees();
+  batch.put(Table::kMeta, std::string(keys::kClock), encode_clock(record));
   return store_->write(batch);
 }
 

@@ -16,6 +16,7 @@ inline constexpr std::string_view kUuid = "uuid";
 inline constexpr std::string_view kIds = "ids";
 inline constexpr std::string_view kRun = "run";
 inline constexpr std::string_view kCut = "cut";
+inline constexpr std::string_view kClock = "clock";
 inline constexpr std::string_view kDevicePrefix = "device/";
 inline constexpr std::string_view kSealedPrefix = "sealed/";
 inline constexpr std::string_view kTold = "told";

@@ -268,15 +268,16 @@ void Budget::used_as(InodeNumber inode, TenantSlot tenant) {
   if (knowledge_.tenants().had_any()) files_.set_group(inode, tenant);
 }
 
-void Budget::stored(InodeNumber inode, UnixNanos written, TenantSlot tenant) {
-  files_.stored_since(inode, written, knowledge_.now());
+void Budget::stored(InodeNumber inode, UnixNanos written, ObjectId object, TenantSlot tenant) {
+  files_.stored_since(inode, knowledge_.time().of_wall(written, object), knowledge_.now());
   if (knowledge_.tenants().had_any()) files_.set_group(inode, tenant);
 }
 
-void Budget::known(InodeNumber inode, UnixNanos written, TenantSlot tenant) {
+void Budget::known(InodeNumber inode, UnixNanos written, ObjectId object, TenantSlot tenant) {
   constexpr std::int64_t kBirthsPerMicro = 16;
   const std::int64_t now = knowledge_.now();
-  const std::int64_t when = std::clamp<std::int64_t>(written, 1, now);
+  const std::int64_t when =
+      std::clamp<std::int64_t>(knowledge_.time().of_wall(written, object), 1, now);
   files_.restore(inode,
                  {.parent = std::nullopt,
                   .hinted = false,

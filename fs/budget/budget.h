@@ -97,10 +97,11 @@ class Budget {
   void used(InodeNumber inode) { files_.used(inode, knowledge_.now()); }
   // The same, and whose it is.
   void used_as(InodeNumber inode, TenantSlot tenant);
-  // It is whole since then, and may not have been used: it is in the order from here on.
-  void stored(InodeNumber inode, UnixNanos written, TenantSlot tenant);
+  // It is whole since then, and may not have been used: it is in the order from here on. `written`: by the kernel, of the
+  // bytes in `object`.
+  void stored(InodeNumber inode, UnixNanos written, ObjectId object, TenantSlot tenant);
   // The same of a file of the last run, by when it was written.
-  void known(InodeNumber inode, UnixNanos written, TenantSlot tenant);
+  void known(InodeNumber inode, UnixNanos written, ObjectId object, TenantSlot tenant);
   [[nodiscard]] bool is_leased(InodeNumber inode) const;
   Leases& leases() noexcept { return leases_; }
   // How long the kernel may remember an answer that made a lease: short against it.

@@ -86,8 +86,11 @@ void BlockKeeper::run() {
       if (std::exchange(unread_, false)) again = true;
       end = ending_;
     }
-    if (core_.knowledge.take_heard()) write_order();
+    const bool has_heard = core_.knowledge.take_heard();
+    if (has_heard) write_order();
     write_();
+    if (const Result<void> kept = core_.knowledge.keep_time(has_heard || end); !kept.ok())
+      log_warn("the mount's own time was not written errno={}", kept.error().code);
     if (end) return;
   }
 }

@@ -51,10 +51,19 @@ Result<std::optional<ObjectInfo>> Describer::describe(InodeNumber directory,
   info.group = known->group;
   info.size = file->stamp.size;
   info.created = file->btime;
-  const UnixNanos used = time_of_stamp(TRY(order_.last_use(info.block, record)));
+  const UnixNanos used = TRY(shown(time_of_stamp(TRY(order_.last_use(info.block, record)))));
   // The order's clock is coarser than the file's.
   if (used > 0) info.last_use = std::max(used, info.created);
   return std::optional{std::move(info)};
+}
+
+// A time of the mount's own, as the wall clock has it (fs/known/own_time.h).
+Result<UnixNanos> Describer::shown(std::int64_t own) {
+  if (!ahead_) {
+    const std::optional<ClockRecord> clock = TRY(catalog_.clock());
+    ahead_ = clock && !clock->spans.empty() ? clock->spans.back().ahead : 0;
+  }
+  return own > 0 ? own + *ahead_ : own;
 }
 
 Result<std::optional<ObjectInfo>> Describer::by_block(std::uint64_t block) {

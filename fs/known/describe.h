@@ -53,12 +53,15 @@ class Describer {
   Result<std::optional<ObjectInfo>> by_inode(InodeNumber inode);
 
  private:
+  Result<UnixNanos> shown(std::int64_t own);
   Result<std::shared_ptr<const Place>> place_of(InodeNumber directory);
   Result<std::optional<ObjectInfo>> describe(InodeNumber directory, std::string_view name,
                                              InodeNumber inode, const BlockRecord* record);
 
   Catalog& catalog_;
   OrderSource& order_;
+  std::optional<std::int64_t>
+      ahead_;  // by how much the wall clock is ahead of the mount's own time
   std::unordered_map<InodeNumber, std::shared_ptr<const Place>> places_;
 };
 

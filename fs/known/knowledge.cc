@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backend/base/log.h"
+#include "backend/base/proc_status.h"
 #include "fs/known/block_number.h"
 #include "fs/known/find_blocks.h"
 #include "fs/known/known_name.h"
@@ -56,17 +57,24 @@ std::string_view path_at(const Place& place, std::string_view name) {
 
 Knowledge::Knowledge(Catalog& catalog, InodeTable& table, FilePolicy otherwise, Clocks clocks,
                      Keepers keepers)
-    : clocks_(std::move(clocks)),
+    : time_(std::move(clocks)),
       catalog_(catalog),
       table_(table),
       otherwise_(otherwise),
       keepers_(keepers),
-      places_(catalog, table, tenants_),
-      began_wall_ns_(std::max<std::int64_t>(clocks_.files(), 1)),
-      began_ns_(clocks_.monotonic()) {}
+      places_(catalog, table, tenants_) {}
 
-std::int64_t Knowledge::now() const noexcept {
-  return began_wall_ns_ + (clocks_.monotonic() - began_ns_);
+Result<void> Knowledge::begin_time() {
+  const Result<std::optional<ClockRecord>> last = catalog_.clock();
+  if (!last.ok() && last.error().code != EBADMSG) return last.error();
+  if (!last.ok()) log_warn("the mount's own time does not read: the wall clock is believed");
+  time_.begin(last.ok() ? *last : std::nullopt, boot_id(), catalog_.coming_id());
+  return keep_time(/*is_due=*/true);
+}
+
+Result<void> Knowledge::keep_time(bool is_due) {
+  if (!is_due && !time_.was_set(catalog_.coming_id())) return {};
+  return catalog_.set_clock(time_.record(catalog_.coming_id()));
 }
 
 bool Knowledge::is_kept_there(const Place& place, const std::optional<Recognized>& file,
@@ -347,7 +355,7 @@ void Knowledge::loaded(const Inode& inode, std::uint64_t size, pid_t thread) {
 
 UnixNanos Knowledge::last_use(std::uint64_t block) {
   const auto key = learner().eviction_key(block);
-  return key ? time_of_stamp(key->stamp) : 0;
+  return key ? time_.to_wall(time_of_stamp(key->stamp)) : 0;
 }
 
 bool Knowledge::is_stored_block(InodeNumber inode, std::uint64_t likely) {

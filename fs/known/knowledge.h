@@ -26,6 +26,7 @@
 #include "fs/known/find_blocks.h"
 #include "fs/known/keepers.h"
 #include "fs/known/order_feed.h"
+#include "fs/known/own_time.h"
 #include "fs/known/place.h"
 #include "fs/known/processes.h"
 #include "fs/known/tenants.h"
@@ -195,8 +196,14 @@ class Knowledge {
   // By model, since the start.
   [[nodiscard]] const UseTable& uses() const noexcept { return uses_; }
 
-  // Clock of the learner: goes on over restarts.
-  [[nodiscard]] std::int64_t now() const noexcept;
+  // Goes on from where the last run was; before anything is asked for the time. Errors: EIO.
+  Result<void> begin_time();
+  // Writes what the next run goes on from, if that is due or the wall clock was set; once a minute, and at the end. It is
+  // due when there are uses since: an idle mount writes nothing. Errors: EIO.
+  Result<void> keep_time(bool is_due);
+  // The mount's own time: that of the learner, and of all ages of files.
+  [[nodiscard]] std::int64_t now() const noexcept { return time_.now(); }
+  [[nodiscard]] const OwnTime& time() const noexcept { return time_; }
   // Once it has been told all that has happened so far.
   order::Learner& learner() {
     feed_.settle();
@@ -265,7 +272,7 @@ class Knowledge {
   Result<void> follow_in_session(InodeNumber directory, std::uint32_t position,
                                  InodeNumber inode);
 
-  const Clocks clocks_;
+  OwnTime time_;
   Catalog& catalog_;
   InodeTable& table_;
   const FilePolicy otherwise_;
@@ -283,8 +290,6 @@ class Knowledge {
   std::mutex listing_mutex_;
   order::Learner learner_;
   OrderFeed feed_{learner_};
-  const std::int64_t began_wall_ns_;
-  const std::int64_t began_ns_;
   std::atomic<bool> heard_{false};
   std::atomic<bool> behind_{true};
   std::atomic<int> changing_{0};  // PlaceChanges

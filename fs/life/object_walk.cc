@@ -122,6 +122,7 @@ Result<void> ObjectWalk::take_unsealed() {
       const Result<InodePtr> inode = core_.table.get(number);
       if (!inode.ok()) continue;
       struct stat backing {};
+      ObjectId object = kNoObject;
       {
         const std::lock_guard lock((*inode)->mutex);
         const Result<Tier*> tier = core_.devices->of(**inode);
@@ -129,11 +130,12 @@ Result<void> ObjectWalk::take_unsealed() {
         const Result<struct stat> status = (*tier)->status((*inode)->record.object);
         if (!status.ok()) continue;
         backing = *status;
+        object = (*inode)->record.object;
         core_.budget.made(**inode);
         core_.budget.measured(**inode, backing);
       }
       if (!core_.knowledge.is_block(number))
-        core_.budget.known(number, to_nanos(backing.st_mtim), (*inode)->tenant.load());
+        core_.budget.known(number, to_nanos(backing.st_mtim), object, (*inode)->tenant.load());
     }
   }
 }
@@ -169,7 +171,7 @@ void ObjectWalk::count(const ObjectPlace& place) {
     usage.passed(place.id);
   }
   if (is_block) return;
-  core_.budget.known(place.inode, stamp.mtime, inode->tenant.load());
+  core_.budget.known(place.inode, stamp.mtime, place.id, inode->tenant.load());
 }
 
 void ObjectWalk::judge(Inode& inode) {
@@ -225,8 +227,8 @@ Result<void> ObjectWalk::order_remote() {
       const Result<InodePtr> inode = core_.table.get(number);
       if (!inode.ok() || core_.knowledge.is_block(number)) continue;
       static_cast<void>(note_policy(core_, **inode).ok());
-      // Its stamp's ctime is when it was found there.
-      core_.budget.known(number, (*record)->stamp.ctime, (*inode)->tenant.load());
+      // Its stamp's ctime is when it was found there. Numbers of inodes and objects are given out together.
+      core_.budget.known(number, (*record)->stamp.ctime, number, (*inode)->tenant.load());
     }
   }
   return {};

@@ -146,6 +146,7 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
   const bool another_boot = is_of_another_boot(last, now);
   const bool is_new = !TRY(core.catalog.find_inode(kRootInode));
   core.first_object = core.catalog.coming_id();
+  TRY(core.knowledge.begin_time());
   core.started = file_clock_now();
   core.closed_from = is_new ? core.first_object : last.closed_from;
   if (is_new) {

@@ -73,7 +73,7 @@ Result<Treatment> note_policy(Core& core, Inode& inode, bool* is_block) {
 void put_in_order(Core& core, const Inode& inode) {
   if (core.knowledge.is_stored_block(inode.number, inode.block.load(std::memory_order_relaxed)))
     return;
-  core.budget.stored(inode.number, inode.record.stamp.mtime,
+  core.budget.stored(inode.number, inode.record.stamp.mtime, inode.record.object,
                      inode.tenant.load(std::memory_order_relaxed));
 }
 

@@ -1,5 +1,5 @@
-"""The daemon's wall clock is set an hour forth or back while it serves: leases, times to live
-and the order of eviction go on as if nothing had been. The kernel's clock, and with it the
+"""The daemon's wall clock is set an hour forth or back while it serves, or is wrong by decades in one run of it and right in
+the next: leases, times to live and the order of eviction go on as if nothing had been. The kernel's clock, and with it the
 stamps of the backing files, stays; wall_clock.c says how."""
 
 import mmap
@@ -12,6 +12,7 @@ import tempfile
 import pytest
 
 import kvmount
+import pools
 from stores import MIB
 from test_leases import BUDGET, is_there, leases, look_up, press, put
 
@@ -20,6 +21,8 @@ pytestmark = [pytest.mark.skipif(kvmount.PLAIN, reason="ext4 has no leases"),
 
 HOUR = 3600
 SETS = {"forth": HOUR, "back": -HOUR}
+# Years in which machines are that have no battery, or a broken one.
+YEARS = {"1970": -56 * 365 * 24 * HOUR, "2040": 14 * 365 * 24 * HOUR}
 
 
 class WallClock:
@@ -115,3 +118,91 @@ def test_the_order_of_eviction_does_not_turn(limited, clock, seed, way):
     new_left = [path for path in new.values() if is_there(mount, path)]
     assert len(old_left) < half, "there was no pressure"
     assert not old_left or len(new_left) == half, (len(old_left), len(new_left))
+
+
+def end(mount, how):
+    """The daemon ends, in order or not, as soon as it has sealed what was stored."""
+    kvmount.wait_until(lambda: mount.status()["counts"]["unsealed"] == 0, 30, "seals")
+    mount.stop() if how == "stop" else mount.kill()
+
+
+def restart(mount, clock, how, seconds):
+    end(mount, how)
+    clock.set_off(seconds)
+    mount.start()
+    check_that_it_is_off(mount, f"run-{random.random()}", seconds)
+
+
+def put_with_ttl(mount, ttl, number, block_alone=False):
+    """A block, and another file (or not), that live for so long; their paths."""
+    directory = os.path.join(mount.mnt, f"ttl-{ttl}")
+    if not os.path.exists(directory):
+        os.mkdir(directory)
+        os.setxattr(directory, "user.kvcachefs.ttl", f"{ttl}s".encode())
+    names = [pools.block(number)] + ([] if block_alone else [f"file-{number}"])
+    return [pools.store(directory, name, os.urandom(MIB)) for name in names]
+
+
+def wait_for_a_pass_of_the_expirer(mount, number):
+    """It has looked at all that was there before when this one, which is the last in the order, has gone."""
+    path, = put_with_ttl(mount, 2, number, block_alone=True)
+    kvmount.wait_until(lambda: os.listdir(os.path.dirname(path)) == [], 60, "the end of the short-lived file")
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("year", YEARS)
+def test_a_clock_that_was_wrong_in_the_last_run_ends_no_file(limited, clock, year, how):
+    clock.set_off(YEARS[year])
+    mount = limited(size=BUDGET, disk=256 * MIB, env=clock.environment, options=["--lease", "1s"])
+    check_that_it_is_off(mount, "set", YEARS[year])
+    # The kernel's stamps are of now: in 2040 a file that is no block would be as old as that by them.
+    paths = put_with_ttl(mount, 1800, 1, block_alone=year == "2040")
+    restart(mount, clock, how, 0)
+    paths += put_with_ttl(mount, 1800, 2)
+    wait_for_a_pass_of_the_expirer(mount, 3)
+    assert all(is_there(mount, path) for path in paths)
+    assert mount.status()["dropped"]["expired"]["files"] == 1
+    # And those end that have not been used for as long.
+    restart(mount, clock, how, YEARS[year])
+    wait_for_a_pass_of_the_expirer(mount, 4)
+    assert all(is_there(mount, path) for path in paths)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("year", YEARS)
+def test_a_clock_that_is_wrong_in_this_run_ends_no_file(limited, clock, year, how):
+    mount = limited(size=BUDGET, disk=256 * MIB, env=clock.environment, options=["--lease", "1s"])
+    paths = put_with_ttl(mount, 1800, 1)
+    gone = put_with_ttl(mount, 1800, 9, block_alone=True)
+    for path in gone:
+        os.remove(path)
+    restart(mount, clock, how, YEARS[year])
+    paths += put_with_ttl(mount, 1800, 2)
+    wait_for_a_pass_of_the_expirer(mount, 3)
+    assert all(is_there(mount, path) for path in paths)
+    # It is set right while the daemon runs.
+    clock.set_off(0)
+    paths += put_with_ttl(mount, 1800, 4)
+    wait_for_a_pass_of_the_expirer(mount, 5)
+    restart(mount, clock, how, 0)
+    wait_for_a_pass_of_the_expirer(mount, 6)
+    assert all(is_there(mount, path) for path in paths)
+    assert not any(os.path.exists(path) for path in gone), "what was removed is back"
+    assert mount.status()["dropped"]["expired"]["files"] == 1
+
+
+@pytest.mark.parametrize("year", YEARS)
+def test_the_order_of_eviction_outlives_a_wrong_clock(limited, clock, seed, year):
+    """Blocks that were stored in a run with a wrong clock go before those of the next, and after those of the one before."""
+    mount = limited(size=BUDGET, disk=256 * MIB, env=clock.environment, options=["--lease", "1s"])
+    share = BUDGET // MIB // 5
+    runs = []
+    for run, off in enumerate((0, YEARS[year], 0)):
+        if run > 0:
+            restart(mount, clock, "stop", off)
+        runs.append([pools.store(mount.mnt, pools.block(100 * run + n), os.urandom(MIB)) for n in range(share)])
+    press(mount, BUDGET * 7 // 10, random.Random(seed))
+    left = [sum(is_there(mount, path) for path in paths) for paths in runs]
+    assert left[0] < share, "there was no pressure"
+    assert left == sorted(left), left
+    assert all(later == share or earlier == 0 for earlier, later in zip(left, left[1:])), left

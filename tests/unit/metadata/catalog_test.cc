@@ -472,6 +472,23 @@ TEST_F(CatalogTest, KeepsTheRunMarker) {
   EXPECT_ERROR(EBADMSG, catalog_->run_marker());
 }
 
+TEST_F(CatalogTest, KeepsTheMountsOwnTime) {
+  EXPECT_EQ(std::nullopt, *catalog_->clock());
+  ClockRecord record{.now = 7, .monotonic = 8, .boot_id = "boot", .spans = {}};
+  ASSERT_OK(catalog_->set_clock(record));
+  EXPECT_EQ(record, *catalog_->clock());
+  for (std::uint64_t i = 0; i < ClockRecord::kMostSpans; ++i)
+    record.spans.push_back({.first = i, .ahead = -static_cast<std::int64_t>(i)});
+  ASSERT_OK(catalog_->set_clock(record));
+  reopen();
+  EXPECT_EQ(record, *catalog_->clock());
+  record.spans.push_back({});
+  ASSERT_OK(catalog_->set_clock(record));
+  EXPECT_ERROR(EBADMSG, catalog_->clock());
+  put_raw(Table::kMeta, "clock", "garbage");
+  EXPECT_ERROR(EBADMSG, catalog_->clock());
+}
+
 TEST_F(CatalogTest, KeepsWhatTheMachinesCrashHasLeftUntilItIsForgotten) {
   EXPECT_FALSE(*catalog_->machine_cut());
   ASSERT_OK(catalog_->set_machine_cut({.before = 7, .ended = 1'000'000'000}));
