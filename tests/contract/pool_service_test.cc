@@ -316,8 +316,10 @@ class PoolServiceTrash : public PoolServiceContract {
     std::ofstream(place_->root() + "/" + name) << std::string(bytes, 'x');
     const Result<PoolStatus> status = (*session)->status(name, testing::soon());
     EXPECT_OK(status);
-    EXPECT_OK(put_into_trash(**session, name, status->fileid, status->mtime,
-                             Node::node_number(9), number_, testing::soon()));
+    // It is not too old as long as the test runs: the lease is a second.
+    const UnixNanos later = status->mtime + 3600 * kNanosPerSecond;
+    EXPECT_OK(put_into_trash(**session, name, status->fileid, later, Node::node_number(9),
+                             number_, testing::soon()));
     return number_;
   }
   std::uint64_t files() {
