@@ -125,9 +125,9 @@ void add_tiers(Text& text, const StatusReport& report) {
 }
 
 void add_counts(Text& text, const VolumeCounts& counts) {
-  text.about("lookups_total", "counter", "Lookups of names that came to the daemon.");
-  text.sample(counts.lookup_hits, {{"result", "hit"}});
-  text.sample(counts.lookup_misses, {{"result", "miss"}});
+  text.about("lookups_total", "counter", "Blocks and other files that were asked for.");
+  text.sample(counts.lookups.hits, {{"result", "hit"}});
+  text.sample(counts.lookups.misses, {{"result", "miss"}});
   text.one("open_files", "gauge", "Open descriptions of files.", counts.open_files);
   text.one("unsealed_files", "gauge", "Files written and not sealed yet.", counts.unsealed);
   text.one("sealed_files_total", "counter", "Files sealed.", counts.sealed_total);

@@ -33,6 +33,7 @@
 #include "fs/budget/tenant_report.h"
 #include "fs/known/direct_io.h"
 #include "fs/known/keepers.h"
+#include "fs/known/lookup_counts.h"
 #include "fs/known/use_table.h"
 #include "fs/life/drop_history.h"
 #include "fs/life/stage_counts.h"
@@ -201,8 +202,7 @@ struct VolumeCounts {
   std::uint64_t scrubbed_bytes = 0;
   std::int64_t scrub_pass_end_s = 0;  // seconds since the epoch; 0: no pass has come to its end
   StageCounts staged;
-  std::uint64_t lookup_hits = 0;
-  std::uint64_t lookup_misses = 0;
+  LookupCounts::Totals lookups;
   std::uint64_t evicted_plain = 0;  // files that were no blocks, for room
   // Copies of a prefix hash that was there already, and those among them of another size.
   std::uint64_t duplicates = 0;
@@ -418,6 +418,7 @@ class Volume {
   Result<Flush> flush(std::string_view path, const FlushPoint& since);
 
   // ---- for status ----
+  // Counts the lookups that are pending, and waits up to LookupCounts::kPending for those that came just now.
   [[nodiscard]] VolumeCounts counts() const;
   // It has joined its pool, and that answers.
   [[nodiscard]] bool is_pool_up() const;

@@ -377,6 +377,8 @@ Result<Opened> Files::try_open(InodeNumber number, int flags, const Caller& call
       core_.knowledge.loaded(*inode, size, caller.pid);
       note_use(*inode);
     }
+    if ((flags & O_TRUNC) != 0 || (flags & O_ACCMODE) == O_WRONLY)
+      core_.knowledge.rewritten(*inode, caller.pid);
   }
   return *opened;
 }

@@ -122,6 +122,7 @@ NameLook Knowledge::look(InodeNumber directory, std::string_view name, std::uint
   const std::optional<Recognized> file = recognize(path_at(**place, name), (*place)->told);
   seen.is_kept = is_kept_there(**place, file, owner);
   seen.is_directory_of_block = file && file->kind == NameKind::kDirectory;
+  seen.is_companion = file && file->kind == NameKind::kCompanion;
   const bool is_known = file && (file->kind == NameKind::kBlock ||
                                  file->kind == NameKind::kFanOut || seen.is_directory_of_block);
   if (!is_known) return seen;
@@ -290,8 +291,7 @@ void Knowledge::note(order::Note::What what, std::uint64_t block, pid_t thread) 
 
 void Knowledge::looked_up(const BlockName& block, pid_t thread, bool hit) {
   if (block.number == 0 || block.temporary) return;
-  uses_.looked_up(block.series, hit);
-  if (block.tenant != 0) tenants_.looked_up(block.tenant, hit);
+  uses_.used(block.series);
   note(hit ? order::Note::What::kHit : order::Note::What::kMiss, block.number, thread);
 }
 
@@ -350,6 +350,7 @@ void Knowledge::loaded(const Inode& inode, std::uint64_t size, pid_t thread) {
   const std::uint64_t block = inode.block.load(std::memory_order_relaxed);
   if (block == 0) return;
   uses_.loaded(inode.series.load(std::memory_order_relaxed), size);
+  lookups_.opened(block, processes_.caller(thread, now()).process);
   note(order::Note::What::kLoaded, block, thread);
 }
 

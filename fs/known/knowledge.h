@@ -25,6 +25,7 @@
 #include "fs/known/file_policy.h"
 #include "fs/known/find_blocks.h"
 #include "fs/known/keepers.h"
+#include "fs/known/lookup_counts.h"
 #include "fs/known/order_feed.h"
 #include "fs/known/own_time.h"
 #include "fs/known/place.h"
@@ -53,6 +54,7 @@ struct NameLook {
   // it stands for the block until that is stored (became()).
   std::optional<BlockName> fan_out;
   bool is_directory_of_block = false;  // a `fan_out` of NameKind::kDirectory
+  bool is_companion = false;           // a name that belongs to blocks and is none
   std::uint64_t age = 0;               // of Places
   TenantSlot tenant = 0;
   bool is_kept = false;  // Knowledge::is_kept_at()
@@ -195,6 +197,23 @@ class Knowledge {
   UnixNanos last_use(std::uint64_t block);
   // By model, since the start.
   [[nodiscard]] const UseTable& uses() const noexcept { return uses_; }
+  // ---- the hit ratio (fs/known/lookup_counts.h); `seen`: look() at the name. Temporaries, companions and what
+  // crawlers look up do not count ----
+
+  [[nodiscard]] LookupCounts& lookups() noexcept { return lookups_; }
+  void found(InodeNumber directory, std::string_view name, const NameLook& seen, pid_t thread);
+  // Returns whether the kernel may remember that there is no such name.
+  bool missed(InodeNumber directory, std::string_view name, const NameLook& seen, pid_t thread);
+  // A call begins that gives the name to a file, or replaces the one that has it.
+  void making_file(InodeNumber directory, std::string_view name, const NameLook& seen,
+                   pid_t thread);
+  Unfound making_directory(InodeNumber directory, std::string_view name, const NameLook& seen,
+                           pid_t thread);
+  // A file got the name. The first one in a directory that had been missing says whose the lookups
+  // were that ended there.
+  void got_file(Inode& directory, std::string_view name, const NameLook& seen);
+  // A file was opened to be written alone, or truncated.
+  void rewritten(const Inode& inode, pid_t thread);
 
   // Goes on from where the last run was; before anything is asked for the time. Errors: EIO.
   Result<void> begin_time();
@@ -256,6 +275,7 @@ class Knowledge {
   using LeftByInode = std::pair<InodeNumber, LeftRows>;
   Result<void> remove_rows_in(InodeNumber directory, std::span<const LeftByInode> left);
   void note(order::Note::What what, std::uint64_t block, pid_t thread);
+  order::Caller asker_of(const AskedName& name, pid_t thread);
   void note_group(std::uint64_t block, TenantSlot tenant);
   // Whether the rows of a name are those of what it was taken for then.
   [[nodiscard]] bool is_settled(const NameLook& seen) const noexcept {
@@ -282,6 +302,7 @@ class Knowledge {
   Tenants tenants_;
   Places places_;
   UseTable uses_;
+  LookupCounts lookups_{uses_, tenants_};
   Processes processes_;
   Writers writers_;
   Crawlers crawlers_;

@@ -84,8 +84,9 @@ class Tenants {
   [[nodiscard]] std::vector<Tenant> list() const;
   // nullopt: nobody has the slot.
   [[nodiscard]] std::optional<Tenant> find(TenantSlot slot) const;
-  void looked_up(TenantSlot slot, bool hit) noexcept {
-    (hit ? of_slot_[slot].hits : of_slot_[slot].misses).fetch_add(1, std::memory_order_relaxed);
+  void looked_up(TenantSlot slot, bool hit, std::uint64_t times) noexcept {
+    Counts& counts = of_slot_[slot];
+    (hit ? counts.hits : counts.misses).fetch_add(times, std::memory_order_relaxed);
   }
   [[nodiscard]] TenantLookups lookups(TenantSlot slot) const noexcept {
     return {.hits = of_slot_[slot].hits.load(), .misses = of_slot_[slot].misses.load()};

@@ -25,16 +25,19 @@ UseTable::Series UseTable::series_of(Runtime runtime, std::string_view model) {
   return now;
 }
 
-void UseTable::looked_up(Series series, bool hit) noexcept {
+void UseTable::used(Series series) noexcept {
+  rows_[series].last_use.store(monotonic_now(), std::memory_order_relaxed);
+}
+
+void UseTable::looked_up(Series series, bool hit, std::uint64_t times) noexcept {
   Row& row = rows_[series];
-  (hit ? row.hits : row.misses).fetch_add(1, std::memory_order_relaxed);
-  row.last_use.store(monotonic_now(), std::memory_order_relaxed);
+  (hit ? row.hits : row.misses).fetch_add(times, std::memory_order_relaxed);
 }
 
 void UseTable::loaded(Series series, std::uint64_t bytes) noexcept {
   rows_[series].loads.fetch_add(1, std::memory_order_relaxed);
   rows_[series].loaded_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  rows_[series].last_use.store(monotonic_now(), std::memory_order_relaxed);
+  used(series);
 }
 
 bool UseTable::was_used_within(Series series, std::chrono::nanoseconds time) const noexcept {

@@ -36,7 +36,8 @@ class UseTable {
   static constexpr Series kOther = 0;
 
   [[nodiscard]] Series series_of(Runtime runtime, std::string_view model);
-  void looked_up(Series series, bool hit) noexcept;
+  void used(Series series) noexcept;
+  void looked_up(Series series, bool hit, std::uint64_t times = 1) noexcept;
   void loaded(Series series, std::uint64_t bytes) noexcept;
   // Whether its blocks were looked up or opened in that time; at a start nobody knows, and it counts as a use.
   [[nodiscard]] bool was_used_within(Series series,

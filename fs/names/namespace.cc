@@ -111,7 +111,8 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
     if (block) core_.knowledge.looked_up(*block, caller.pid, false);
     if (seen.fan_out && !stands_for_a_block(parent))
       core_.knowledge.looked_up(*seen.fan_out, caller.pid, false);
-    core_.counters.lookup_misses.fetch_add(1, std::memory_order_relaxed);
+    if (!core_.knowledge.missed(parent, name, seen, caller.pid) && miss_timeout_s != nullptr)
+      *miss_timeout_s = 0;
     return fail(ENOENT, "no such name");
   }
   Result<InodePtr> inode = core_.table.get(dentry->inode);
@@ -129,12 +130,13 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
     // It may be whole the next moment.
     if (miss_timeout_s != nullptr) *miss_timeout_s = 0;
     if (block) core_.knowledge.looked_up(*block, caller.pid, false);
-    core_.counters.lookup_misses.fetch_add(1, std::memory_order_relaxed);
+    core_.knowledge.missed(parent, name, seen, caller.pid);
     return fail(ENOENT, "being written");
   }
   const bool is_block_there = seen.is_directory_of_block && (*inode)->type == S_IFDIR;
-  if (is_block_there && !core_.knowledge.is_crawling(caller.pid))
-    TRY(look_into(**inode, caller));
+  if (is_block_there && !core_.knowledge.is_crawling(caller.pid) &&
+      TRY(look_into(**inode, caller)))
+    core_.knowledge.found(parent, name, seen, caller.pid);
   const bool wanted = (*inode)->is_file() && !core_.knowledge.is_crawling(caller.pid);
   Result<Entry> entry = entry_of(*inode, wanted ? &caller : nullptr);
   if (!entry.ok() && entry.error().code == kMustWait) return entry;
@@ -158,14 +160,16 @@ Result<Entry> Namespace::lookup(InodeNumber parent, std::string_view name, const
   // A lease of its files outlasts it.
   if (entry.ok() && is_block_there) entry->entry_timeout_s = kBlockTimeout;
   if (entry.ok() && (writer || !native_.keeps(parent, name))) entry->entry_timeout_s = 0;
-  auto& counter = entry.ok() ? core_.counters.lookup_hits : core_.counters.lookup_misses;
-  counter.fetch_add(1, std::memory_order_relaxed);
+  if (!entry.ok())
+    core_.knowledge.missed(parent, name, seen, caller.pid);
+  else if ((*inode)->is_file())
+    core_.knowledge.found(parent, name, seen, caller.pid);
   return entry;
 }
 
 // The directory of a block was found: that is a look at the block. Its files go together
 // (fs/budget/siblings.h), so that a lease of one keeps all. An empty one is being filled.
-Result<void> Namespace::look_into(Inode& directory, const Caller& caller) {
+Result<bool> Namespace::look_into(Inode& directory, const Caller& caller) {
   constexpr std::size_t kFirst = 4;
   for (const DirEntry& entry :
        TRY(core_.catalog.list_directory(directory.number, kDotDotCookie, kFirst))) {
@@ -180,9 +184,9 @@ Result<void> Namespace::look_into(Inode& directory, const Caller& caller) {
     if ((*file)->is_going()) return fail(ENOENT, "about to go");
     core_.budget.answered(**file, *backing, caller.uid);
     if (seen.block) core_.knowledge.looked_up(*seen.block, caller.pid, true);
-    return {};
+    return true;
   }
-  return {};
+  return false;
 }
 
 // Lookups say that it is not there, so who makes it anew must not find it.
@@ -218,7 +222,12 @@ bool Namespace::stands_for_a_block(InodeNumber directory) {
 
 // Lookups of a block have ended at the first directory of its path that was not there; each that is made
 // hands that on to what is first made in it. The caller holds both locks.
-void Namespace::hand_absence_on(Inode& directory, const Made& made, const NameLook& seen) {
+void Namespace::hand_absence_on(Inode& directory, const Made& made, const NameLook& seen,
+                                Unfound at_name) {
+  if (made.inode->type == S_IFDIR) {
+    const Unfound above = directory.unfound.exchange({});
+    made.inode->unfound.store(above.is_any() ? above.with(at_name) : at_name);
+  }
   if (seen.fan_out) {
     const std::uint64_t absent = directory.absent.exchange(0);
     made.inode->absent.store(absent != 0 ? absent : seen.fan_out->number);
@@ -250,6 +259,11 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
   NameLook seen;
   if ((S_ISREG(what.mode) || S_ISDIR(what.mode)) && !nameless)
     seen = core_.knowledge.look(parent, name, caller.uid);
+  Unfound ended;
+  if (S_ISDIR(what.mode))
+    ended = core_.knowledge.making_directory(parent, name, seen, caller.pid);
+  else if (!nameless)
+    core_.knowledge.making_file(parent, name, seen, caller.pid);
   made.is_kept = core_.options.keep_by_default;
   // What has no name is its directory's tenant's: any name there says whose that is.
   if (S_ISREG(what.mode) && nameless && core_.knowledge.tenants().had_any())
@@ -342,7 +356,8 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
     made.inode->being_stored.store(!made.block->temporary, std::memory_order_relaxed);
   }
   made.inode->creator = caller.pid;
-  hand_absence_on(*directory, made, seen);
+  if (!nameless) hand_absence_on(*directory, made, seen, ended);
+  if (!nameless && S_ISREG(what.mode)) core_.knowledge.got_file(*directory, name, seen);
   return made;
 }
 

@@ -57,7 +57,8 @@ class Namespace {
     DataState state = DataState::kNone;
   };
   bool stands_for_a_block(InodeNumber directory);
-  void hand_absence_on(Inode& directory, const Made& made, const NameLook& seen);
+  void hand_absence_on(Inode& directory, const Made& made, const NameLook& seen,
+                       Unfound at_name);
   Result<Made> make(InodeNumber parent, std::string_view name, const NewInode& what,
                     const Caller& caller);
   // A file in state `remote`, or a directory. Errors: EEXIST (the name is here by now), ENOENT (the directory was
@@ -67,7 +68,7 @@ class Namespace {
   // `user`: who asked for it by name, and gets a lease by that. ENOENT: it is being evicted.
   Result<Entry> entry_of(const InodePtr& inode, const Caller* user = nullptr);
   // Errors: ENOENT (the block is about to go), those of checked_status().
-  Result<void> look_into(Inode& directory, const Caller& caller);
+  Result<bool> look_into(Inode& directory, const Caller& caller);
   // kMustWait: somebody changes it.
   Result<Entry> entry_without_waiting(const InodePtr& inode);
   // The entry of a name that was just made. On an error the kernel does not learn of the name,

@@ -18,6 +18,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
   bool goes_to_pool = false;
   NameLook seen;
   if (inode->is_file()) seen = core_.knowledge.look(new_parent, new_name);
+  core_.knowledge.making_file(new_parent, new_name, seen, caller.pid);
   const std::optional<BlockName>& block = seen.block;
   {
     const LockedInodes locked({inode.get(), directory.get()});
@@ -70,6 +71,7 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
   }
   if (!native_.keeps(new_parent, new_name)) entry.entry_timeout_s = 0;
   core_.knowledge.linked(new_parent, new_name, number);
+  if (inode->is_file()) core_.knowledge.got_file(*directory, new_name, seen);
   return entry;
 }
 

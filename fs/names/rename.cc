@@ -180,6 +180,7 @@ Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
     // What stood there was evicted between two looks.
     if (!found.ok() && found.error().code == ESTALE && round + 1 < kMostRounds) continue;
     TRY(found);
+    core_.knowledge.making_file(new_parent, new_name, call.at_target, caller.pid);
     if (call.moved == call.replaced && !call.exchange) return {};
     TRY(core_.knowledge.check_depth(new_parent, is_directory(*call.moved)));
     if (call.exchange) TRY(core_.knowledge.check_depth(parent, is_directory(*call.replaced)));
@@ -201,6 +202,7 @@ Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
     if (places && core_.knowledge.tenants().had_any() && core_.on_policy_told)
       core_.on_policy_told();
     tell_stored(call, outcome == Outcome::kMoved, caller);
+    if (call.moved->is_file()) core_.knowledge.got_file(*call.to_dir, new_name, call.at_target);
     if (call.replaced_object && core_.on_orphan_object) core_.on_orphan_object();
     if (core_.is_pooled && core_.on_pool_work) core_.on_pool_work();
     return {};

@@ -40,8 +40,6 @@ struct Counters {
   std::atomic<std::uint64_t> lost{0};
   std::atomic<std::uint64_t> unreadable{0};
   std::atomic<std::uint64_t> changed_on_purpose{0};
-  std::atomic<std::uint64_t> lookup_hits{0};
-  std::atomic<std::uint64_t> lookup_misses{0};
   // Files that were no blocks, and went because room was needed.
   std::atomic<std::uint64_t> evicted_plain{0};
   std::atomic<std::uint64_t> duplicates{0};

@@ -25,6 +25,7 @@
 #include "backend/base/must_wait.h"
 #include "backend/base/result.h"
 #include "fs/node/inode_mutex.h"
+#include "fs/node/unfound.h"
 #include "metadata/record.h"
 
 namespace kvcachefs {
@@ -184,6 +185,8 @@ struct Inode {
   // Of a directory that was made with nothing in it: what lookups that ended at its absence were taken for
   // (Knowledge::became()), until its first block is made. 0: nothing.
   std::atomic<std::uint64_t> absent{0};
+  // Of such a directory: how many those lookups were (fs/known/lookup_counts.h), until its first file is made.
+  std::atomic<Unfound> unfound{};
   // An object of which a write was refused: it is not whole.
   std::atomic<ObjectId> refused_object{kNoObject};
   // The same of one that nobody waits for, of a mapping.

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import secrets
 import struct
 import urllib.parse
 
@@ -164,7 +165,7 @@ class LmcacheGds(Scenario):
     def store(self, key):
         path = self.path(key)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        tmp = f"{path}.{unique()}"
+        tmp = f"{path}.tmp{secrets.token_hex(4)}"
         with open(tmp, "wb") as file:
             file.write(self.metadata(key))
         fd = os.open(tmp, os.O_RDWR)
@@ -176,7 +177,7 @@ class LmcacheGds(Scenario):
         finally:
             os.close(fd)
         os.rename(tmp, path)
-        tmp = f"{path}.metadata.{unique()}"
+        tmp = f"{path}.metadata.tmp{secrets.token_hex(4)}"
         with open(tmp, "wb") as file:
             file.write(self.metadata(key))
         os.rename(tmp, path + ".metadata")

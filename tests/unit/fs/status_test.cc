@@ -30,8 +30,8 @@ StatusReport sample() {
                    .capacity = 1'000'000'000,
                    .free = 900'000'000,
                    .objects = std::nullopt}};
-  report.counts.lookup_hits = 3;
-  report.counts.lookup_misses = 1;
+  report.counts.lookups.hits = 3;
+  report.counts.lookups.misses = 1;
   report.operations = {{.name = "lookup",
                         .count = 1234567,
                         .errors = 2,

@@ -30,8 +30,11 @@ TEST(Names, LookupFindsWhatWasMade) {
   EXPECT_EQ(7u, found.attributes.st_uid);
   EXPECT_EQ(8u, found.attributes.st_gid);
   EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "other"));
-  EXPECT_EQ(1u, volume->counts().lookup_hits);
-  EXPECT_EQ(1u, volume->counts().lookup_misses);
+  EXPECT_EQ(1u, volume->counts().lookups.misses);
+  EXPECT_EQ(0u, volume->counts().lookups.hits) << "a directory is no file that was asked for";
+  volume.store_file(kRootInode, "f", "x");
+  must(volume->lookup(kRootInode, "f"));
+  EXPECT_EQ(1u, volume->counts().lookups.hits);
 }
 
 TEST(Names, ANameIsMadeOnce) {
