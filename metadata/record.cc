@@ -20,7 +20,8 @@ constexpr std::uint8_t kBlockVersion = 1;
 constexpr std::uint8_t kPoolCopyVersion = 2;
 constexpr std::uint8_t kPoolCopyVersionWithoutParts = 1;
 constexpr std::uint8_t kTombstoneVersion = 1;
-constexpr std::uint8_t kOwnerChangeVersion = 1;
+constexpr std::uint8_t kOwnerChangeVersion = 2;
+constexpr std::uint8_t kOwnerChangeVersionWithoutTold = 1;
 constexpr std::uint8_t kHasUid = 1;
 constexpr std::uint8_t kHasGid = 2;
 constexpr std::uint8_t kHasMode = 4;
@@ -338,6 +339,7 @@ std::string encode(const OwnerChange& record) {
   put_le(out,
          static_cast<std::uint8_t>((record.uid ? kHasUid : 0) | (record.gid ? kHasGid : 0) |
                                    (record.mode ? kHasMode : 0) | keep));
+  put_le(out, record.told);
   for (const auto& part : {record.uid, record.gid, record.mode})
     if (part) put_le(out, *part);
   return out;
@@ -345,7 +347,8 @@ std::string encode(const OwnerChange& record) {
 
 Result<OwnerChange> decode_owner_change(std::string_view bytes) {
   Reader in(bytes);
-  if (in.take<std::uint8_t>() != kOwnerChangeVersion)
+  const auto version = in.take<std::uint8_t>();
+  if (version != kOwnerChangeVersion && version != kOwnerChangeVersionWithoutTold)
     return fail(EBADMSG, "owner change record: version");
   OwnerChange record;
   record.fileid = in.take<std::uint64_t>();
@@ -353,6 +356,8 @@ Result<OwnerChange> decode_owner_change(std::string_view bytes) {
   constexpr unsigned kKeep = kIsToBeKept | kMayGo;
   if (parts > (kHasUid | kHasGid | kHasMode | kKeep) || (parts & kKeep) == kKeep)
     return fail(EBADMSG, "owner change record: parts");
+  if (version == kOwnerChangeVersion) record.told = in.take<std::uint8_t>();
+  if (record.told > kMostToldWords) return fail(EBADMSG, "owner change record: told");
   if ((parts & kKeep) != 0) record.keep = (parts & kIsToBeKept) != 0;
   if ((parts & kHasUid) != 0) record.uid = in.take<std::uint32_t>();
   if ((parts & kHasGid) != 0) record.gid = in.take<std::uint32_t>();

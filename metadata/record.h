@@ -137,7 +137,8 @@ inline constexpr std::size_t kLongestHash = 129;
 
 // Where a file, or a directory, stands on the pool.
 struct PoolCopy {
-  std::uint64_t fileid = 0;     // the server's inode number
+  // The server's inode number. 0: of a directory that this node is making there, or has made.
+  std::uint64_t fileid = 0;
   std::uint64_t path_hash = 0;  // pool_path_hash() of its path there
   std::uint64_t size = 0;       // bytes; of a directory 0
   UnixNanos mtime = 0;          // by the server's clock; of a directory 0
@@ -152,13 +153,18 @@ struct PoolCopy {
 
 // A name that was taken away here, and still has to be on the pool. It hides that file, and no other.
 struct Tombstone {
+  // 0: the directory that stands there; it went here while this node was making it on the pool.
   std::uint64_t fileid = 0;
   bool is_directory = false;
+  [[nodiscard]] bool hides(std::uint64_t number) const noexcept {
+    return fileid == number || (is_directory && fileid == 0);
+  }
   bool operator==(const Tombstone&) const = default;
 };
 
-// An owner and a mode that were given here to what is on the pool, or whether it may be evicted there, that are still to be
-// noted there. It speaks of that file or directory, and of no other.
+// An owner and a mode that were given here to what is on the pool, or whether it may be evicted there, or what it was
+// told, that are still to be noted there. It speaks of that file or directory, and of no other.
+inline constexpr std::uint8_t kMostToldWords = 7;  // all bits of OwnerChange::told
 struct OwnerChange {
   std::uint64_t fileid = 0;
   // nullopt: it is what others made it.
@@ -166,6 +172,7 @@ struct OwnerChange {
   std::optional<std::uint32_t> gid = std::nullopt;
   std::optional<std::uint32_t> mode = std::nullopt;  // permission bits
   std::optional<bool> keep = std::nullopt;           // of a file
+  std::uint8_t told = 0;  // of a directory: bits of what it was told here, or is no longer
   bool operator==(const OwnerChange&) const = default;
 };
 

@@ -25,11 +25,12 @@ bool reads(const Result<Record>& record, std::string_view bytes) {
 }
 
 // One of an older version is written as one of now.
-bool reads_copy(std::string_view bytes) {
-  const Result<PoolCopy> copy = decode_pool_copy(bytes);
-  if (!copy.ok() || bytes[0] != 1) return reads(copy, bytes);
-  const Result<PoolCopy> again = decode_pool_copy(encode(*copy));
-  require(again.ok() && *again == *copy);
+template <class Record>
+bool reads_either(Result<Record> (*decode)(std::string_view), std::string_view bytes) {
+  const Result<Record> record = decode(bytes);
+  if (!record.ok() || bytes[0] != 1) return reads(record, bytes);
+  const Result<Record> again = decode(encode(*record));
+  require(again.ok() && *again == *record);
   return true;
 }
 
@@ -73,11 +74,11 @@ bool record(std::string_view input) {
     case 4:
       return reads_device_superblock(without_crc ? with_crc_line(rest) : std::string(rest));
     case 5:
-      return reads_copy(rest);
+      return reads_either(decode_pool_copy, rest);
     case 6:
       return reads(decode_tombstone(rest), rest);
     case 7:
-      return reads(decode_owner_change(rest), rest);
+      return reads_either(decode_owner_change, rest);
     default:
       return reads_device_list(rest);
   }

@@ -172,21 +172,29 @@ TEST(Record, TombstonesHaveTheBytesOfVersion1) {
   EXPECT_EQ(EBADMSG, decode_tombstone("\1\2" + bytes.substr(2)).error().code);
 }
 
-TEST(Record, OwnerChangesHaveTheBytesOfVersion1) {
-  const OwnerChange change{.fileid = 0x1122, .uid = 3, .gid = 4, .mode = 0750};
+TEST(Record, OwnerChangesHaveTheBytesOfVersion2) {
+  const OwnerChange change{.fileid = 0x1122, .uid = 3, .gid = 4, .mode = 0750, .told = 5};
   const std::string bytes =
+      from_hex("02 22 11 00 00 00 00 00 00 07 05 03 00 00 00 04 00 00 00 e8 01 00 00");
+  const std::string version_1 =
       from_hex("01 22 11 00 00 00 00 00 00 07 03 00 00 00 04 00 00 00 e8 01 00 00");
+  OwnerChange without_told = change;
+  without_told.told = 0;
+  EXPECT_EQ(without_told, *decode_owner_change(version_1));
   EXPECT_EQ(bytes, encode(change));
   EXPECT_EQ(change, *decode_owner_change(bytes));
   EXPECT_EQ(EBADMSG, decode_owner_change(bytes.substr(1)).error().code);
   EXPECT_EQ(EBADMSG, decode_owner_change(bytes + "x").error().code);
   std::string too_much = bytes;
-  too_much[19] = 0x10;  // 010750
+  too_much[20] = 0x10;  // 010750
   EXPECT_EQ(EBADMSG, decode_owner_change(too_much).error().code);
   too_much = bytes;
   too_much[9] = 0x1f;  // to be kept, and not
   EXPECT_EQ(EBADMSG, decode_owner_change(too_much).error().code);
   too_much[9] = 0x27;
+  EXPECT_EQ(EBADMSG, decode_owner_change(too_much).error().code);
+  too_much = bytes;
+  too_much[10] = 0x8;  // told a word that there is not
   EXPECT_EQ(EBADMSG, decode_owner_change(too_much).error().code);
   const OwnerChange group{.fileid = 1, .gid = 4};
   EXPECT_EQ(group, *decode_owner_change(encode(group)));
