@@ -145,8 +145,9 @@ Result<std::uint64_t> sweep_records(PoolSession& session,
     if (gone.ok()) ++removed;
     return {};
   };
-  TRY(walk(
-      session, pool_service_path("sums"), visit, [](auto, auto) {}, each));
+  for (const char* const records : {"sums", "told"})
+    TRY(walk(
+        session, pool_service_path(records), visit, [](auto, auto) {}, each));
   return removed;
 }
 

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::string_view kSuperblockMagic = "kvcachefs pool\n";
 constexpr std::string_view kNodeMagic = "kvcachefs node\n";
+constexpr std::string_view kToldMagic = "kvcachefs told\n";
 constexpr std::string_view kSumsMagic = "kvcfsums";
 constexpr std::uint16_t kLogMagic = 0x4b4c;  // "LK"
 constexpr std::size_t kSumsHead = 8 + 4 + 4 + 4 * 8 + 4 * 4 + 4;
@@ -66,6 +67,12 @@ class Lines {
     rest_.remove_prefix(end + 1);
     return line.substr(key.size() + 1);
   }
+  // The next line's; empty: there is none, or it has no space.
+  [[nodiscard]] std::string_view next_key() const noexcept {
+    const std::string_view line = rest_.substr(0, rest_.find('\n'));
+    const std::size_t space = line.find(' ');
+    return space == line.npos ? std::string_view{} : line.substr(0, space);
+  }
   Result<void> end() {
     const std::string_view summed = whole_.substr(0, whole_.size() - rest_.size());
     if (take("crc32c") != fmt::format("{:08x}", checksum(summed)) || !rest_.empty())
@@ -90,6 +97,12 @@ std::string trash_path(std::string_view directory, UnixNanos now, const Uuid& no
                        std::uint64_t number) {
   return pool_service_path(
       fmt::format("trash/{}/{}-{}-{}", directory, seconds_of(now), format_uuid(node), number));
+}
+
+std::string record_path(std::string_view directory, std::uint64_t fileid) {
+  // The low bits differ from file to file.
+  return pool_service_path(
+      fmt::format("{}/{:02x}/{:016x}", directory, fileid % kPoolSumsDirectories, fileid));
 }
 
 }  // namespace
@@ -243,6 +256,42 @@ Result<PoolSums> decode_pool_sums(std::string_view bytes) {
   return sums;
 }
 
+bool is_pool_word(std::string_view text) noexcept {
+  return !text.empty() && text.size() <= kLongestPoolWord &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
+
+const std::string* PoolTold::find(std::string_view key) const noexcept {
+  const auto at = std::find_if(words.begin(), words.end(),
+                               [key](const PoolWord& word) { return word.key == key; });
+  return at == words.end() ? nullptr : &at->value;
+}
+
+std::string encode_pool_told(const PoolTold& told) {
+  std::string text = fmt::format("{}format {}\ndirectory {}\npath {}\n", kToldMagic,
+                                 kPoolFormat, told.fileid, told.path_hash);
+  for (const PoolWord& word : told.words) text += fmt::format("{} {}\n", word.key, word.value);
+  return close(std::move(text));
+}
+
+Result<PoolTold> decode_pool_told(std::string_view text) {
+  Lines lines(text);
+  TRY(lines.begin(kToldMagic));
+  const auto fileid = number_of<std::uint64_t>(lines.take("directory"));
+  const auto path_hash = number_of<std::uint64_t>(lines.take("path"));
+  if (!fileid || !path_hash) return fail(EBADMSG, "pool: of which directory");
+  PoolTold told{.fileid = *fileid, .path_hash = *path_hash};
+  for (std::string_view key = lines.next_key(); key != "crc32c"; key = lines.next_key()) {
+    const std::string_view value = lines.take(key);
+    if (!is_pool_word(key) || !is_pool_word(value) || told.find(key) != nullptr ||
+        told.words.size() == kMostPoolWords)
+      return fail(EBADMSG, "pool: what a directory was told");
+    told.words.push_back({.key = std::string(key), .value = std::string(value)});
+  }
+  TRY(lines.end());
+  return told;
+}
+
 std::string pool_service_path(std::string_view path) {
   return fmt::format("{}/{}", kPoolService, path);
 }
@@ -267,11 +316,9 @@ std::optional<std::uint64_t> parse_pool_log_name(std::string_view name, const Uu
   return number_of<std::uint64_t>(name.substr(mine.size()));
 }
 
-std::string pool_sums_path(std::uint64_t fileid) {
-  // The low bits differ from file to file.
-  return pool_service_path(
-      fmt::format("sums/{:02x}/{:016x}", fileid % kPoolSumsDirectories, fileid));
-}
+std::string pool_sums_path(std::uint64_t fileid) { return record_path("sums", fileid); }
+
+std::string pool_told_path(std::uint64_t fileid) { return record_path("told", fileid); }
 
 std::string pool_trash_path(UnixNanos now, const Uuid& node, std::uint64_t number) {
   return trash_path(std::to_string(seconds_of(now) / 3600), now, node, number);

@@ -109,6 +109,34 @@ inline constexpr std::size_t kMostPoolSums = (std::size_t{16} << 20) + 4096;
 // Of the record of a file of that size.
 [[nodiscard]] std::size_t pool_sums_bytes(std::uint64_t size) noexcept;
 
+// ---- what a directory was told
+
+// A key and its value, as they stand on the pool: 1 to kLongestPoolWord printable ASCII
+// characters each, no space. What they mean is the mount's business (fs/pool/told_words.h).
+struct PoolWord {
+  std::string key;
+  std::string value;
+  bool operator==(const PoolWord&) const = default;
+};
+inline constexpr std::size_t kLongestPoolWord = 64;
+// Of a directory. A record of that many fits into kPoolTextLimit.
+inline constexpr std::size_t kMostPoolWords = 24;
+// The value that says: the directory is told this no longer.
+inline constexpr std::string_view kPoolUntold = "-";
+[[nodiscard]] bool is_pool_word(std::string_view text) noexcept;
+
+struct PoolTold {
+  std::uint64_t fileid = 0;
+  std::uint64_t path_hash = 0;
+  std::vector<PoolWord> words = {};  // a key once
+  [[nodiscard]] const std::string* find(std::string_view key) const noexcept;
+  bool operator==(const PoolTold&) const = default;
+};
+[[nodiscard]] std::string encode_pool_told(const PoolTold& told);
+// Keys that this version does not know are given, too: who writes the record anew keeps them.
+// Errors: as of the superblock.
+[[nodiscard]] Result<PoolTold> decode_pool_told(std::string_view text);
+
 // ---- where it stands, below the pool's directory
 
 // Of what is below kPoolService.
@@ -121,6 +149,7 @@ inline constexpr std::size_t kMostPoolSums = (std::size_t{16} << 20) + 4096;
 [[nodiscard]] std::optional<std::uint64_t> parse_pool_log_name(std::string_view name,
                                                                const Uuid& node);
 [[nodiscard]] std::string pool_sums_path(std::uint64_t fileid);
+[[nodiscard]] std::string pool_told_path(std::uint64_t fileid);
 // `now`: by the server's clock.
 [[nodiscard]] std::string pool_trash_path(UnixNanos now, const Uuid& node,
                                           std::uint64_t number);

@@ -7,6 +7,7 @@
 
 #include "backend/base/clock.h"
 #include "backend/base/crc32c.h"
+#include "backend/pool/below.h"
 #include "backend/pool/pool_path.h"
 
 namespace kvcachefs {
@@ -21,17 +22,6 @@ constexpr std::uint32_t kDirectoryMode = 0755;
 constexpr const char* kSumsSuffix = ".sums";
 
 bool is_missing(const Error& error) noexcept { return error.code == ENOENT; }
-
-// What changes below a directory that may not be there: once more when it was made.
-template <class Act>
-auto below(PoolSession& session, std::string_view path, Act act, Deadline deadline)
-    -> decltype(act()) {
-  auto acted = act();
-  const auto directory = split_pool_path(path).first;
-  if (acted.ok() || !is_missing(acted.error()) || directory.empty()) return acted;
-  TRY(make_directories(session, directory, deadline));
-  return act();
-}
 
 Result<void> read_whole(int fd, std::uint64_t offset, std::span<std::byte> out) {
   std::size_t done = 0;
@@ -402,6 +392,8 @@ Result<std::optional<PoolSums>> find_directory_owner(PoolSession& session,
 Result<std::uint64_t> describe_directory(PoolSession& session, const DirectoryOwner& owner,
                                          const Uuid& node, Deadline deadline) {
   std::uint64_t fileid = owner.made;
+  // A directory that is gone may have had its number.
+  if (fileid != 0) TRY(remove_if_there(session, pool_told_path(fileid), deadline));
   if (fileid == 0) {
     const PoolStatus status = TRY(session.status(owner.path, deadline));
     if (status.kind != PoolKind::kDirectory) return fail(ENOTDIR, "pool: no directory");

@@ -134,6 +134,7 @@ struct PoolKnown {
   PoolFilePtr file;  // null: it is to be opened
   PoolStatus status;
   std::optional<PoolSums> sums;
+  std::optional<PoolTold> told = std::nullopt;  // of a directory
 };
 // Errors: EILSEQ (as find_sums()), and those of any call.
 [[nodiscard]] Result<PoolKnown> find_known(PoolSession& session, std::string_view path,

@@ -53,6 +53,15 @@ bool reads_sums(std::string_view bytes) {
   return true;
 }
 
+bool reads_told(std::string_view text) {
+  const auto read = decode_pool_told(text);
+  if (!is_read(read)) return false;
+  const auto again = decode_pool_told(encode_pool_told(*read));
+  require(again.ok() && *again == *read);
+  require(read->words.size() <= kMostPoolWords);
+  return true;
+}
+
 bool reads_uri(std::string_view text) {
   const auto uri = parse_pool_uri(text);
   if (!uri.ok()) {
@@ -103,7 +112,7 @@ bool reads_name(std::string_view name) {
 
 // The flag has the checksum added.
 bool pool(std::string_view input) {
-  const auto [reader, without_crc, rest] = choose(input, 7);
+  const auto [reader, without_crc, rest] = choose(input, 8);
   switch (reader) {
     case 0:
       return reads_superblock(without_crc ? with_crc_line(rest) : std::string(rest));
@@ -117,8 +126,10 @@ bool pool(std::string_view input) {
       return reads_uri(rest);
     case 5:
       return reads_path(rest);
-    default:
+    case 6:
       return reads_name(rest);
+    default:
+      return reads_told(without_crc ? with_crc_line(rest) : std::string(rest));
   }
 }
 

@@ -114,6 +114,7 @@ std::vector<Seed> record_seeds() {
   seeds.add(7,
             encode(OwnerChange{.fileid = 1, .uid = 2, .gid = 3, .mode = 0640, .keep = true}));
   seeds.add(7, encode(OwnerChange{.fileid = 1, .keep = false}));
+  seeds.add(7, encode(OwnerChange{.fileid = 1, .told = 5}));
   seeds.add(8, encode_device_list({"/nvme0/kv", "/odd\nname\\n"}));
   return seeds.take();
 }
@@ -130,6 +131,8 @@ std::vector<Seed> pool_seeds() {
     seeds.add(chosen(reader, true, bytes.substr(0, bytes.size() - 4)));
   };
   add_text(0, encode_pool_superblock({.pool = node}));
+  add_text(7, encode_pool_told(
+                  {.fileid = 1, .path_hash = 2, .words = {{"layout", "vllm"}, {"ttl", "-"}}}));
   add_text(1, encode_pool_node({.node = node,
                                 .incarnation = {2},
                                 .lease = std::chrono::minutes{1},

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "backend/pool/pool_path.h"
 #include "tests/fakes/expect_result.h"
@@ -136,11 +138,56 @@ TEST(PoolFormat, AnyFlippedBitAndAnyCutIsNoticed) {
   check(encode_pool_log_record({.sequence = 1}), decode_pool_log_record);
   check(encode_pool_sums({.size = 300'000, .mode = 0600, .keep = true, .chunk_crc32c = {1, 2}}),
         decode_pool_sums);
+  check(encode_pool_told(
+            {.fileid = 3, .path_hash = 4, .words = {{"layout", "vllm"}, {"ttl", "-"}}}),
+        decode_pool_told);
+}
+
+TEST(PoolFormat, WhatADirectoryWasToldComesBack) {
+  const PoolTold told{.fileid = 1311,
+                      .path_hash = UINT64_MAX,
+                      .words = {{"policy", "keep"}, {"colour", "blue"}, {"ttl", "-"}}};
+  const std::string text = encode_pool_told(told);
+  EXPECT_EQ("kvcachefs told\nformat 2\ndirectory 1311\n", text.substr(0, 39));
+  const Result<PoolTold> back = decode_pool_told(text);
+  ASSERT_OK(back);
+  EXPECT_EQ(told, *back);
+  EXPECT_EQ("blue", *back->find("colour"));
+  EXPECT_EQ(nullptr, back->find("layout"));
+  EXPECT_OK(decode_pool_told(encode_pool_told({})));
+}
+
+// Their checksums are right: another node may say anything.
+TEST(PoolFormat, WordsThatNoNodeSaysAreRefused) {
+  const auto refused = [](std::vector<PoolWord> words) {
+    EXPECT_ERROR(EBADMSG, decode_pool_told(encode_pool_told({.words = std::move(words)})));
+  };
+  refused({{"ttl", "1d"}, {"ttl", "2d"}});
+  refused({{"ttl", ""}});
+  refused({{"ttl", "1 d"}});
+  refused({{"ttl", "1\td"}});
+  refused({{"ttl\x7f", "1d"}});
+  refused({{"ttl", std::string("\xc3\xa9")}});
+  refused({{"ttl", "1d\nlayout vllm\n"}});
+  refused({{"ttl", std::string(kLongestPoolWord + 1, '1')}});
+  refused({{std::string(kLongestPoolWord + 1, 'k'), "1d"}});
+  std::vector<PoolWord> most;
+  const std::string longest(kLongestPoolWord, 'v');
+  for (std::size_t i = 0; i < kMostPoolWords; ++i)
+    most.push_back({.key = std::string(kLongestPoolWord - 1, 'k') + static_cast<char>('a' + i),
+                    .value = longest});
+  const std::string text =
+      encode_pool_told({.fileid = UINT64_MAX, .path_hash = UINT64_MAX, .words = most});
+  EXPECT_LE(text.size(), kPoolTextLimit);
+  EXPECT_OK(decode_pool_told(text));
+  most.push_back({.key = "one", .value = "more"});
+  refused(most);
 }
 
 TEST(PoolFormat, PathsAreOfAPool) {
   EXPECT_EQ(0xef46db3751d8e999u, pool_path_hash(""));
   EXPECT_EQ(".kvcachefs/sums/cd/00000000000abccd", pool_sums_path(0xabccd));
+  EXPECT_EQ(".kvcachefs/told/cd/00000000000abccd", pool_told_path(0xabccd));
   const std::string trash = pool_trash_path(490'000 * 3600 * kNanosPerSecond + 5, kNode, 3);
   EXPECT_EQ(".kvcachefs/trash/490000/1764000000-01234567-89ab-cdef-0123-456789abcdef-3", trash);
   EXPECT_EQ(1'764'000'000u, parse_pool_trash_name(trash.substr(trash.rfind('/') + 1)));
