@@ -156,6 +156,7 @@ Result<json> flush(Volume& volume, const ControlRequest& request) {
               {"pool", told.has_pool},
               {"publishes", told.publishes},
               {"files", left.files},
+              {"directories", left.directories},
               {"removed", left.removed},
               {"owners", left.owners},
               {"more", left.more},

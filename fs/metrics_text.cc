@@ -298,7 +298,8 @@ void add_pool(Text& text, const PoolStatusReport& pool) {
            "Files taken away here because others removed or replaced them.", counts.dropped);
   text.one("pool_publication_errors_total", "counter",
            "Publications and removals that have to be tried again.", counts.failed);
-  text.one("pool_to_publish_files", "gauge", "Files that wait for publication; 1000: or more.",
+  text.one("pool_to_publish_files", "gauge",
+           "Files and directories that wait for publication; 1000: or more.",
            counts.to_publish);
   text.one("pool_queued_bytes", "gauge", "Bytes of the files that wait for publication.",
            counts.queued_bytes);
@@ -311,7 +312,8 @@ void add_pool(Text& text, const PoolStatusReport& pool) {
            "Names that are still to be taken away on the pool; 1000: or more.",
            counts.to_remove);
   text.one("pool_owners_to_tell", "gauge",
-           "Files whose owner or mode is still to be told of on the pool; 1000: or more.",
+           "Files and directories whose owner, mode or told words are still to go to the pool; "
+           "1000: or more.",
            counts.owners_to_tell);
 }
 

@@ -553,11 +553,13 @@ void add_pool(std::string& out, const json& status) {
   const std::uint64_t names = count_of(pool, "to_remove");
   if (files + names > 0)
     out += fmt::format(
-        "              still to do there: {} files to publish, {} names to remove\n",
+        "              still to do there: {} files and directories to publish, {} names to "
+        "remove\n",
         bounded(files), bounded(names));
   if (const std::uint64_t owners = count_of(pool, "owners_to_tell"); owners > 0)
-    out += fmt::format("              still to tell there: owners or modes of {} {}\n",
-                       bounded(owners), owners == 1 ? "file" : "files");
+    out += fmt::format(
+        "              still to tell there: owners, modes or what was told of {} {}\n",
+        bounded(owners), owners == 1 ? "file" : "files");
   if (const std::string why = text_of(pool, "stopped_for"); !why.empty())
     out += fmt::format("              write-back has stopped: {}\n", why);
   if (const std::uint64_t skipped = count_of(pool, "skipped"); skipped > 0)

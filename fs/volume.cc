@@ -366,14 +366,11 @@ bool Volume::rmdir_asks_pool(InodeNumber parent, std::string_view name) {
 std::optional<InodeNumber> Volume::asks_before_removal(InodeNumber parent,
                                                        std::string_view name) {
   if (!parts_->pool_listings || SyntheticTree::owns(parent)) return std::nullopt;
-  Catalog& catalog = parts_->core.catalog;
-  const auto dentry = catalog.find_dentry(parent, name);
-  if (!dentry.ok() || !*dentry || (*dentry)->type != DT_DIR) return std::nullopt;
-  const InodeNumber directory = (*dentry)->inode;
-  const Result<bool> is_empty = catalog.directory_empty(directory);
-  if (!is_empty.ok() || !*is_empty || !parts_->pool_listings->is_wanted(directory))
-    return std::nullopt;
-  return directory;
+  return parts_->pool_listings->directory_at(parent, name, PoolListings::Here::kEmpty);
+}
+bool Volume::rename_asks_pool(InodeNumber parent, std::string_view name) {
+  return parts_->pool_listings && !SyntheticTree::owns(parent) &&
+         parts_->pool_listings->directory_at(parent, name, PoolListings::Here::kAny);
 }
 Result<void> Volume::rmdir(InodeNumber parent, std::string_view name, AskPool ask) {
   TRY(check_real(parent));
@@ -390,6 +387,8 @@ Result<void> Volume::keep_safe(InodeNumber parent, std::string_view name) {
 }
 Result<void> Volume::rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
                             std::string_view new_name, unsigned flags, const Caller& caller) {
+  if (rename_asks_pool(parent, name))
+    parts_->pool_listings->look_before_move(parent, name, new_parent, new_name);
   return rename(parent, name, new_parent, new_name, flags, caller,
                 rename_waits_for_disk(parent, name, new_parent, new_name, flags));
 }

@@ -267,7 +267,9 @@ class Volume {
   // and the file that was there stays (fs/names/native_map.h); EEXIST with flags, or of a symlink.
   Result<void> rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
                       std::string_view new_name, unsigned flags, const Caller& caller = {});
-  // For who has asked already whether it rename_waits_for_disk().
+  // *slow* when rename_asks_pool() says so: a directory moves where the pool has nothing in it, and is EXDEV otherwise.
+  [[nodiscard]] bool rename_asks_pool(InodeNumber parent, std::string_view name);
+  // For who has asked already whether it rename_waits_for_disk(), and does not ask the pool.
   Result<void> rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
                       std::string_view new_name, unsigned flags, const Caller& caller,
                       bool waits);

@@ -42,6 +42,7 @@ struct Left {
   bool has_pool = false;
   bool publishes = false;
   std::uint64_t files = 0;
+  std::uint64_t directories = 0;
   std::uint64_t removed = 0;
   std::uint64_t owners = 0;
   bool more = false;
@@ -55,15 +56,18 @@ struct Left {
     return unsealed + closing == 0 && !more_unsealed && !syncing;
   }
   [[nodiscard]] bool is_nothing() const noexcept {
-    return is_on_disk() && files + removed + owners == 0 && !more;
+    return is_on_disk() && files + directories + removed + owners == 0 && !more;
   }
   bool operator==(const Left&) const = default;
 };
 
 std::string text_of(const Left& left) {
   std::string text;
-  const auto add = [&text](std::uint64_t number, const char* noun) {
-    if (number > 0) text += (text.empty() ? "" : " and ") + counted(number, noun);
+  const auto add_text = [&text](const std::string& more) {
+    text += (text.empty() ? "" : " and ") + more;
+  };
+  const auto add = [&add_text](std::uint64_t number, const char* noun) {
+    if (number > 0) add_text(counted(number, noun));
   };
   if (!left.is_on_disk()) {
     const std::uint64_t files = left.unsealed + left.closing;
@@ -71,8 +75,10 @@ std::string text_of(const Left& left) {
     return counted(files, "file") + (left.more_unsealed ? " or more" : "");
   }
   add(left.files, "file");
+  if (left.directories == 1) add_text("1 directory");
+  if (left.directories > 1) add_text(fmt::format("{} directories", left.directories));
   add(left.removed, "removed name");
-  add(left.owners, "changed owner");
+  add(left.owners, "changed attribute");
   if (text.empty()) text = counted(0, "file");
   return text + (left.more ? " or more" : "");
 }
@@ -135,6 +141,7 @@ int finish(const FlushArguments& arguments, const Left& left, const Left& before
                                {"open", open},
                                {"pool", left.has_pool},
                                {"files", left.files},
+                               {"directories", left.directories},
                                {"removed", left.removed},
                                {"owners", left.owners},
                                {"more", left.more},
@@ -181,6 +188,7 @@ Left left_of(const json& answer) {
           .has_pool = is_true(answer, "pool"),
           .publishes = is_true(answer, "publishes"),
           .files = count_in(answer, "files"),
+          .directories = count_in(answer, "directories"),
           .removed = count_in(answer, "removed"),
           .owners = count_in(answer, "owners"),
           .more = is_true(answer, "more"),

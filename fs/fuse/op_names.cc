@@ -75,6 +75,14 @@ void op_rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino
   const bool waits = look_here(reply, [&](Volume& volume) {
     return volume.rename_waits_for_disk(parent, name, new_parent, new_name, flags);
   });
+  const bool asks_pool =
+      look_here(reply, [&](Volume& volume) { return volume.rename_asks_pool(parent, name); });
+  if (asks_pool && run_on_pool(reply, [parent, from = std::string(name), new_parent,
+                                       to = std::string(new_name), flags,
+                                       caller = caller_of(request)](Reply& answer) {
+        answer.result(answer.volume().rename(parent, from, new_parent, to, flags, caller));
+      }))
+    return;
   const auto rename = [parent, from = std::string(name), new_parent, to = std::string(new_name),
                        flags, waits, caller = caller_of(request)](Reply& answer) {
     answer.result(answer.volume().rename(parent, from, new_parent, to, flags, caller, waits));

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +12,7 @@
 #include "fs/known/block_number.h"
 #include "fs/known/knowledge.h"
 #include "fs/life/states.h"
+#include "fs/pool/queued_directory.h"
 
 namespace kvcachefs {
 namespace {
@@ -242,8 +244,9 @@ Result<void> BlockKeeper::read_tree(InodeNumber top) {
     }
     const DirEntry& entry = level.entries[level.next++];
     if (entry.type == DT_REG) TRY(read_name(level.directory, entry));
-    if (entry.type == DT_DIR && levels.size() < kDeepest)
-      levels.push_back({.directory = entry.inode});
+    if (entry.type != DT_DIR) continue;
+    TRY(put_to_publish(entry.inode));
+    if (levels.size() < kDeepest) levels.push_back({.directory = entry.inode});
   }
   return {};
 }
@@ -271,24 +274,27 @@ Result<std::vector<DirEntry>> BlockKeeper::list_last(InodeNumber directory,
 }
 
 // A directory that was renamed may have been a temporary: what is below one stays on this node.
-Result<void> BlockKeeper::put_to_publish(const InodePtr& inode) {
+Result<void> BlockKeeper::put_to_publish(InodeNumber number) {
+  if (!core_.is_publishing) return {};
+  const Result<InodePtr> found = core_.table.get(number);
+  if (!found.ok()) return {};
+  const InodePtr& inode = *found;
   const std::lock_guard lock(inode->mutex);
-  if (inode->record.state != DataState::kSealed ||
-      TRY(core_.catalog.find_pool_copy(inode->number)) ||
+  const bool is_directory = inode->type == S_IFDIR;
+  if ((!is_directory && inode->record.state != DataState::kSealed) ||
+      inode->record.nlink == 0 || TRY(core_.catalog.find_pool_copy(inode->number)) ||
       TRY(core_.catalog.is_to_publish(inode->number)))
     return {};
   Edit edit;
-  edit.put_to_publish(inode->number, inode->record.stamp.size);
+  edit.put_to_publish(inode->number,
+                      is_directory ? kQueuedDirectory : inode->record.stamp.size);
   TRY(core_.catalog.commit(std::move(edit)));
   if (core_.on_pool_work) core_.on_pool_work();
   return {};
 }
 
 Result<void> BlockKeeper::read_name(InodeNumber directory, const DirEntry& entry) {
-  if (core_.is_publishing) {
-    const Result<InodePtr> inode = core_.table.get(entry.inode);
-    if (inode.ok()) TRY(put_to_publish(*inode));
-  }
+  TRY(put_to_publish(entry.inode));
   const NameLook seen_now = core_.knowledge.look(directory, entry.name);
   const auto& block = seen_now.block;
   const bool is_block = block && !block->temporary;

@@ -52,7 +52,7 @@ class BlockKeeper {
   Result<void> read_names(InodeNumber directory);
   Result<std::vector<DirEntry>> list_last(InodeNumber directory, std::uint64_t after);
   Result<void> read_name(InodeNumber directory, const DirEntry& entry);
-  Result<void> put_to_publish(const InodePtr& inode);
+  Result<void> put_to_publish(InodeNumber number);
   [[nodiscard]] bool ending();
 
   Core& core_;

@@ -1,6 +1,7 @@
 // Names that others have put on the pool.
 #include <dirent.h>
 
+#include "fs/life/drop_directory.h"
 #include "fs/names/namespace.h"
 #include "fs/node/attributes.h"
 
@@ -48,6 +49,23 @@ Result<void> Namespace::adopt(InodeNumber parent, std::string_view name, const A
     core_.budget.used_as(number, seen.tenant);
   }
   return {};
+}
+
+Result<void> Namespace::drop_directory(Inode& directory, const PoolCopy& copy) {
+  const auto leaves = [this, &copy](const Inode& inode, Edit& edit) -> Result<bool> {
+    const auto standing = TRY(core_.catalog.find_pool_copy(inode.number));
+    if (!standing || !standing->is_same_file(copy)) return false;
+    edit.remove_pool_copy(inode.number, *standing);
+    return true;
+  };
+  if (const auto gone = TRY(drop_empty_directory(core_, directory.number, leaves))) {
+    native_.changed(gone->first, gone->second, 0);
+    return {};
+  }
+  const std::lock_guard lock(directory.mutex);
+  Edit edit;
+  if (!TRY(leaves(directory, edit))) return {};
+  return core_.catalog.commit(std::move(edit));
 }
 
 }  // namespace kvcachefs

@@ -5,7 +5,9 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "fs/acl/acl.h"
 #include "fs/known/known_name.h"
@@ -20,6 +22,7 @@
 #include "fs/node/attributes.h"
 #include "fs/pool/keep_teller.h"
 #include "fs/pool/owner_changes.h"
+#include "fs/pool/told_words.h"
 
 namespace kvcachefs {
 namespace {
@@ -328,7 +331,9 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
   const InodePtr inode = TRY(core_.table.get(number));
   if (name == kParentXattr) return set_parent(number, value, flags, caller);
   TRY(check_teller(*inode, name, caller));
-  if (name == kToldXattr) return set_told(*inode, value, flags);
+  std::optional<SharedName> shared;
+  if (is_shared_word(*inode, name)) shared = TRY(name_on_pool(number));
+  if (name == kToldXattr) return set_told(*inode, value, flags, shared);
   if (is_term(name)) {
     TRY(check_administrator(caller));
     if (!core_.knowledge.tenants().has_room_for(number))
@@ -339,11 +344,38 @@ Result<void> Attributes::set_xattr(InodeNumber number, std::string_view name,
   if (name.starts_with(kOwnXattrs)) TRY(check_own_xattr(inode->record, name, value));
   if (name == kPolicyXattr) TRY(check_keeper(*inode, value, caller));
   Edit edit;
-  const bool tells_below = is_told_below(*inode, name);
-  if (tells_below) edit.put_told_policy();
+  put_told_facts(*inode, name, true, edit);
+  TRY(put_told_change(core_, *inode, shared, name, edit));
   TRY(store_xattr(*inode, name, value, flags, std::move(edit)));
   lock.unlock();
+  if (shared && core_.on_pool_work) core_.on_pool_work();
   return told(*inode, name);
+}
+
+// What a directory is told from now on, or is told no longer.
+void Attributes::put_told_facts(Inode& inode, std::string_view name, bool is_set, Edit& edit) {
+  if (name == kToldXattr) {
+    if (is_set) edit.put_told();
+    Knowledge::put_unread(edit, inode);
+  } else if (is_set && is_told_below(inode, name)) {
+    edit.put_told_policy();
+  }
+}
+
+Result<void> Attributes::take_xattr(Inode& inode, std::string_view name,
+                                    const std::optional<std::string>& value,
+                                    const std::function<Result<bool>()>& may) {
+  std::optional<Knowledge::PlaceChange> change;
+  if (name == kToldXattr) change.emplace(core_.knowledge);
+  {
+    const std::lock_guard lock(inode.mutex);
+    if (inode.record.nlink == 0 || !TRY(may())) return {};
+    Edit edit;
+    put_told_facts(inode, name, value.has_value(), edit);
+    TRY(value ? store_xattr(inode, name, *value, 0, std::move(edit))
+              : erase_xattr(inode, name, std::move(edit)));
+  }
+  return told(inode, name);
 }
 
 // Of a directory what is there already stays as far as it fits (note_policy()).
@@ -403,6 +435,18 @@ Result<void> Attributes::store_xattr(Inode& inode, std::string_view name,
   return commit_record(core_, inode, std::move(next), std::move(edit));
 }
 
+// Nothing where there is none. The caller holds the inode's lock.
+Result<void> Attributes::erase_xattr(Inode& inode, std::string_view name, Edit&& edit) {
+  const std::vector<std::string> names = TRY(core_.catalog.list_xattrs(inode.number));
+  if (std::find(names.begin(), names.end(), name) == names.end()) return {};
+  InodeRecord next = inode.record;
+  edit.remove_xattr(inode.number, name);
+  if (names.size() == 1)
+    next.flags &= ~static_cast<std::uint32_t>(kInodeHasXattr | kInodeHasAcl);
+  next.ctime = file_clock_now();
+  return commit_record(core_, inode, std::move(next), std::move(edit));
+}
+
 Result<void> Attributes::set_parent(InodeNumber number, std::string_view hash, int flags,
                                     const Caller& caller) {
   if (flags != 0) {
@@ -416,14 +460,19 @@ Result<void> Attributes::set_parent(InodeNumber number, std::string_view hash, i
 }
 
 // The names below mean something else from now on.
-Result<void> Attributes::set_told(Inode& inode, std::string_view value, int flags) {
+Result<void> Attributes::set_told(Inode& inode, std::string_view value, int flags,
+                                  const std::optional<SharedName>& shared) {
   const Knowledge::PlaceChange change(core_.knowledge);
-  const std::lock_guard lock(inode.mutex);
-  TRY(check_own_xattr(inode.record, kToldXattr, value));
-  Edit edit;
-  edit.put_told();
-  Knowledge::put_unread(edit, inode);
-  return store_xattr(inode, kToldXattr, value, flags, std::move(edit));
+  {
+    const std::lock_guard lock(inode.mutex);
+    TRY(check_own_xattr(inode.record, kToldXattr, value));
+    Edit edit;
+    put_told_facts(inode, kToldXattr, true, edit);
+    TRY(put_told_change(core_, inode, shared, kToldXattr, edit));
+    TRY(store_xattr(inode, kToldXattr, value, flags, std::move(edit)));
+  }
+  if (shared && core_.on_pool_work) core_.on_pool_work();
+  return {};
 }
 
 // Of a directory without waiting for what is on its way into it.
@@ -497,23 +546,20 @@ Result<void> Attributes::remove_xattr(InodeNumber number, std::string_view name,
   std::optional<Knowledge::PlaceChange> change;
   if (name == kToldXattr) change.emplace(core_.knowledge);
   std::optional<SharedName> shared;
-  if (name == kAclAccess) shared = TRY(name_on_pool(number));
+  if (name == kAclAccess || is_shared_word(*inode, name)) shared = TRY(name_on_pool(number));
   std::unique_lock lock(inode->mutex);
   const bool stands = (inode->record.flags & kInodeHasXattr) != 0 &&
                       TRY(core_.catalog.find_xattr(number, name)).has_value();
   if (!stands) return is_acl(name) ? Result<void>{} : Result<void>{fail(ENODATA, "xattr")};
-  InodeRecord next = inode->record;
   Edit edit;
-  edit.remove_xattr(number, name);
-  if (TRY(core_.catalog.list_xattrs(number)).size() == 1)
-    next.flags &= ~static_cast<std::uint32_t>(kInodeHasXattr | kInodeHasAcl);
-  next.ctime = file_clock_now();
-  if (name == kToldXattr) Knowledge::put_unread(edit, *inode);
+  put_told_facts(*inode, name, false, edit);
+  TRY(put_told_change(core_, *inode, shared, name, edit));
   // Its bits are the group's own from here on, and no mask.
   if (name == kAclAccess)
     TRY(put_owner_change(core_, *inode, shared,
-                         {.mode = true, .told_mode = next.mode & kPermissions}, next, edit));
-  TRY(commit_record(core_, *inode, std::move(next), std::move(edit)));
+                         {.mode = true, .told_mode = inode->record.mode & kPermissions},
+                         inode->record, edit));
+  TRY(erase_xattr(*inode, name, std::move(edit)));
   lock.unlock();
   if (shared && core_.on_pool_work) core_.on_pool_work();
   return told(*inode, name);

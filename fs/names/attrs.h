@@ -1,6 +1,11 @@
 // Attributes and xattrs: stat, chmod, chown, truncate, utimens, and the xattr calls.
 #pragma once
 
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
 #include "fs/node/core.h"
 #include "fs/node/open_file.h"
 #include "fs/pool/shared_name.h"
@@ -22,6 +27,13 @@ class Attributes {
   Result<std::string> list_xattrs(InodeNumber inode, const Caller& caller);
   Result<void> remove_xattr(InodeNumber inode, std::string_view name, const Caller& caller);
 
+  // What another server has told a directory that is on the pool; nullopt: it is told this no longer.
+  // `may`: asked with the inode's lock held; where it is false nothing happens. Errors: EIO, EBADMSG,
+  // ENOSPC (the inode has as many attributes as it may), those of `may`.
+  Result<void> take_xattr(Inode& inode, std::string_view name,
+                          const std::optional<std::string>& value,
+                          const std::function<Result<bool>()>& may);
+
  private:
   // `user`: who asked by name, and gets a lease by that.
   static Result<InodeRecord> look_at_record(Inode& inode);
@@ -31,6 +43,7 @@ class Attributes {
   Result<void> note_mapped_store(Inode& inode, int fd);
   Result<void> check_keeper(Inode& inode, std::string_view policy, const Caller& caller);
   Result<void> told(Inode& inode, std::string_view name);
+  static void put_told_facts(Inode& inode, std::string_view name, bool is_set, Edit& edit);
   // Not under an inode's lock. nullopt: it stays on this node.
   Result<std::optional<SharedName>> name_on_pool(InodeNumber number);
   Result<void> set_acl(Inode& inode, std::string_view name, std::string_view value,
@@ -38,9 +51,11 @@ class Attributes {
 
   Result<void> store_xattr(Inode& inode, std::string_view name, std::string_view value,
                            int flags, Edit&& edit);
+  Result<void> erase_xattr(Inode& inode, std::string_view name, Edit&& edit);
   Result<void> set_parent(InodeNumber number, std::string_view hash, int flags,
                           const Caller& caller);
-  Result<void> set_told(Inode& inode, std::string_view value, int flags);
+  Result<void> set_told(Inode& inode, std::string_view value, int flags,
+                        const std::optional<SharedName>& shared);
   Result<std::string> policy_in_force(InodeNumber number, const InodeRecord& record,
                                       std::string_view name);
 

@@ -16,6 +16,7 @@
 #include "fs/names/credentials.h"
 #include "fs/names/read_times.h"
 #include "fs/node/attributes.h"
+#include "fs/pool/queued_directory.h"
 
 namespace kvcachefs {
 namespace {
@@ -332,6 +333,9 @@ Result<Namespace::Made> Namespace::make(InodeNumber parent, std::string_view nam
     edit.put_inode(parent, directory_next);
   }
   edit.put_inode(number, record);
+  // One that is made with its first block goes to the pool with that (DirectoryDescriber).
+  if (S_ISDIR(what.mode) && core_.is_publishing && !seen.fan_out)
+    edit.put_to_publish(number, kQueuedDirectory);
   // Before the reaper can see it: an orphan that nobody has in memory is his.
   if (nameless) made.inode = core_.table.insert(number, record);
   if (const Result<void> committed = core_.catalog.commit(std::move(edit)); !committed.ok())
@@ -367,6 +371,7 @@ Result<Entry> Namespace::make_node(InodeNumber parent, std::string_view name, mo
   const Made made = TRY(
       make(parent, name, {.mode = mode, .rdev = rdev, .target = {}, .state = state}, caller));
   if (S_ISREG(mode) && core_.on_unwritten) core_.on_unwritten(made.inode->number);
+  if (S_ISDIR(mode) && core_.is_publishing && core_.on_pool_work) core_.on_pool_work();
   Entry entry = TRY(entry_made(parent, made.inode));
   if (made.block) {
     core_.knowledge.store_began(made.block->number, caller.pid);

@@ -64,6 +64,9 @@ class Namespace {
   // A file in state `remote`, or a directory. Errors: EEXIST (the name is here by now), ENOENT (the directory was
   // removed), and those of Catalog::commit().
   Result<void> adopt(InodeNumber parent, std::string_view name, const Adoption& what);
+  // A directory that another node has removed on the pool, where `copy` says it stood, goes if it is
+  // empty here. Otherwise it is this node's from here on. Errors: those of drop_empty_directory().
+  Result<void> drop_directory(Inode& directory, const PoolCopy& copy);
   // The entry of an inode in memory, with one lookup counted.
   // `user`: who asked for it by name, and gets a lease by that. ENOENT: it is being evicted.
   Result<Entry> entry_of(const InodePtr& inode, const Caller* user = nullptr);

@@ -4,12 +4,14 @@
 #include <linux/fs.h>
 #include <stdio.h>
 
+#include "backend/base/clock.h"
 #include "fs/life/check_kept.h"
 #include "fs/life/checked_status.h"
 #include "fs/life/states.h"
 #include "fs/names/credentials.h"
 #include "fs/names/namespace.h"
 #include "fs/node/attributes.h"
+#include "fs/pool/queued_directory.h"
 
 namespace kvcachefs {
 
@@ -61,6 +63,20 @@ void give_way(Inode& second, const std::string_view name, const DentryRecord& so
   changes.of(from_dir) = touched(changes.of(from_dir), now, 0);
 }
 
+// The pool has said a moment ago that nothing is in the directory, and nothing of this node has come there since: then it is
+// removed there, and made under its new name. What others put there in between stays there. The caller holds the locks.
+Result<bool> is_empty_there(Core& core, const Inode& directory) {
+  constexpr std::int64_t kHolds = 5'000'000'000;  // nanoseconds
+  constexpr std::size_t kMostLooked = 1024;
+  const std::int64_t found = directory.empty_on_pool.load(std::memory_order_relaxed);
+  if (found == 0 || monotonic_now() - found > kHolds) return false;
+  const auto entries = TRY(core.catalog.list_directory(directory.number, 0, kMostLooked));
+  if (entries.size() == kMostLooked) return false;
+  for (const DirEntry& entry : entries)
+    if (TRY(core.catalog.find_pool_copy(entry.inode))) return false;
+  return true;
+}
+
 // What other nodes have below a directory cannot be moved in one step, and neither can bytes that are not here: tools
 // copy then.
 Result<void> check_movable(Core& core, const Inode& inode,
@@ -68,11 +84,11 @@ Result<void> check_movable(Core& core, const Inode& inode,
   if (!core.is_pooled) return {};
   if (inode.record.state == DataState::kRemote) return fail(EXDEV, "on the pool alone");
   if (!is_directory(inode)) return {};
-  if (TRY(core.catalog.find_pool_copy(inode.number)))
-    return fail(EXDEV, "a directory of the pool");
-  if (shared && core.may_be_on_pool(*shared))
-    return fail(EXDEV, "the directory may be on the pool");
-  return {};
+  const bool is_there = TRY(core.catalog.find_pool_copy(inode.number)).has_value();
+  if (!is_there && !(shared && core.may_be_on_pool(*shared))) return {};
+  if (TRY(is_empty_there(core, inode))) return {};
+  return is_there ? fail(EXDEV, "a directory of the pool")
+                  : fail(EXDEV, "the directory may be on the pool");
 }
 
 // The kernel checks the sticky bit, but only of names that it knows: one that is being written
@@ -414,10 +430,12 @@ Result<void> Namespace::put_on_pool(Renaming& call, bool moves) {
       call.edit.put_pool_copy(call.moved->number, taken_over);
     }
   }
-  if (call.moved->is_file())
-    call.edit.put_to_publish(call.moved->number, call.moved->record.stamp.size);
-  if (call.exchange && call.replaced->is_file())
-    call.edit.put_to_publish(call.replaced->number, call.replaced->record.stamp.size);
+  const auto put_to_publish = [&call](const Inode& inode) {
+    if (inode.is_file()) call.edit.put_to_publish(inode.number, inode.record.stamp.size);
+    if (is_directory(inode)) call.edit.put_to_publish(inode.number, kQueuedDirectory);
+  };
+  put_to_publish(*call.moved);
+  if (call.exchange) put_to_publish(*call.replaced);
   return {};
 }
 

@@ -155,6 +155,8 @@ struct Inode {
   // When the pool last said that it is there as it is here (fs/pool/pool_files.h): monotonic nanoseconds; 0: not
   // since it came into memory.
   std::atomic<std::int64_t> pool_checked{0};
+  // Of a directory: when the pool last said that nothing is in it there; monotonic nanoseconds, 0: never.
+  std::atomic<std::int64_t> empty_on_pool{0};
   // Daemon-served: somebody has opened it for reading since it came into memory.
   bool was_read = false;
   // What `device` was known to be last, -1: nothing; for who does not wait for the lock.

@@ -7,6 +7,7 @@
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
+#include "backend/pool/pool_directory.h"
 #include "backend/pool/pool_format.h"
 #include "backend/pool/pool_trash.h"
 #include "fs/pool/at_once.h"
@@ -15,6 +16,16 @@
 namespace kvcachefs {
 
 using SteadyClock = std::chrono::steady_clock;
+
+namespace {
+
+// What was taken away.
+struct Gone {
+  std::uint64_t fileid = 0;  // 0: nothing that others need to hear of
+  std::uint64_t bytes = 0;   // that went into the trash
+};
+
+}  // namespace
 
 Result<WorkLeft> NameRemover::step(const std::function<bool()>& is_stopping) {
   auto batch = TRY(core_.catalog.list_tombstones(walk_.after(), kBatch));
@@ -56,16 +67,16 @@ Result<bool> NameRemover::remove(const std::string& path, const Tombstone& tombs
   const UnixNanos now = service_.server_now();
   if (now == 0) return false;
   const std::uint64_t number = TRY(core_.catalog.next_id());
-  const Result<std::uint64_t> removed = service_.client().call<std::uint64_t>(
+  const Result<Gone> removed = service_.client().call<Gone>(
       PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
       [path, tombstone, now, number, node = service_.node()](
-          PoolSession& session, Deadline deadline) -> Result<std::uint64_t> {
-        if (!tombstone.is_directory)
-          return TRY(put_into_trash(session, path, tombstone.fileid, now, node, number,
-                                    deadline))
-              .size;
-        TRY(session.remove_directory(path, deadline));
-        return 0;
+          PoolSession& session, Deadline deadline) -> Result<Gone> {
+        if (tombstone.is_directory)
+          return Gone{.fileid = TRY(remove_described_directory(session, path, tombstone.fileid,
+                                                               deadline))};
+        const PoolStatus file =
+            TRY(put_into_trash(session, path, tombstone.fileid, now, node, number, deadline));
+        return Gone{.fileid = tombstone.fileid, .bytes = file.size};
       });
   const int code = removed.ok() ? 0 : removed.error().code;
   // Not there any more, or another one by now; or a directory that others use, which comes back.
@@ -74,11 +85,12 @@ Result<bool> NameRemover::remove(const std::string& path, const Tombstone& tombs
   if (!is_done) return put_off(path, removed.error());
   put_off_.forget(path_hash);
   // One that is not there may have gone with a try whose answer was lost.
-  if (!tombstone.is_directory)
+  const Gone gone = removed.ok() ? *removed : Gone{.fileid = tombstone.fileid};
+  if (gone.fileid != 0 && code != ENOTEMPTY)
     service_.tell({.change = PoolChange::kRemoved,
                    .path_hash = path_hash,
-                   .fileid = tombstone.fileid,
-                   .size = removed.ok() ? *removed : 0});
+                   .fileid = gone.fileid,
+                   .size = gone.bytes});
   if (code == 0 && !tombstone.is_directory) removed_.fetch_add(1, std::memory_order_relaxed);
   // Another may have been put in its place meanwhile.
   if (TRY(core_.catalog.find_tombstone(path)) != tombstone) return false;

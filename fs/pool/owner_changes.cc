@@ -11,18 +11,17 @@
 namespace kvcachefs {
 namespace {
 
-// What others are still to hear of that file.
-Result<OwnerChange> waiting_change(Core& core, std::string_view path, std::uint64_t fileid) {
-  const auto waiting = TRY(core.catalog.find_owner_change(path));
-  return waiting && waiting->fileid == fileid ? *waiting : OwnerChange{.fileid = fileid};
-}
-
 // It stands for what this one is to replace there.
 bool is_older_file(const Inode& inode, const PoolCopy& copy) {
   return inode.is_file() && copy.mtime == 0;
 }
 
 }  // namespace
+
+Result<OwnerChange> waiting_change(Core& core, std::string_view path, std::uint64_t fileid) {
+  const auto waiting = TRY(core.catalog.find_owner_change(path));
+  return waiting && waiting->fileid == fileid ? *waiting : OwnerChange{.fileid = fileid};
+}
 
 std::uint32_t permissions_said(std::uint32_t own, std::uint32_t said) noexcept {
   // Of a directory the group's bit says whose group its files get.

@@ -27,6 +27,10 @@ struct GivenOwner {
   std::optional<std::uint32_t> told_mode = std::nullopt;
 };
 
+// What others are still to hear of that file or directory. Errors: EIO, EBADMSG.
+[[nodiscard]] Result<OwnerChange> waiting_change(Core& core, std::string_view path,
+                                                 std::uint64_t fileid);
+
 // Adds to the edit that others are to hear of what was given, or follows from it, in `next`, which is not what the inode is
 // yet. Does nothing for what is not on the pool under this name. The caller holds the inode's lock. Errors: EIO, EBADMSG.
 Result<void> put_owner_change(Core& core, const Inode& inode,

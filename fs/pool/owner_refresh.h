@@ -1,5 +1,6 @@
-// A thread that asks the pool for the owners and modes of what is here already: where another node has changed them, and,
-// once for each file that is used, where that may have been missed. Nobody waits for it; what is here holds until then.
+// A thread that asks the pool for the owners and modes of what is here already, and for what directories were told: where
+// another node has changed them, and, once for each file and directory that is used, where that may have been missed. A
+// directory may have been removed there then. Nobody waits for it; what is here holds until then.
 //
 // Any thread.
 #pragma once
@@ -7,9 +8,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <unordered_set>
+#include <utility>
 
 #include "backend/pool/pool_service.h"
 #include "fs/node/core.h"
@@ -21,7 +25,11 @@ class OwnerRefresh {
   // What does not fit is asked for when it is looked up.
   static constexpr std::size_t kMostWaiting = 65'536;
 
-  OwnerRefresh(Core& core, PoolService& service) : core_(core), service_(service) {}
+  // Called for a directory that does not stand on the pool any more, where the copy says; without its lock.
+  using OnGone = std::function<void(Inode& directory, const PoolCopy& copy)>;
+
+  OwnerRefresh(Core& core, PoolService& service, OnGone on_gone)
+      : core_(core), service_(service), on_gone_(std::move(on_gone)) {}
   ~OwnerRefresh() { stop(); }
   OwnerRefresh(const OwnerRefresh&) = delete;
   OwnerRefresh& operator=(const OwnerRefresh&) = delete;
@@ -38,9 +46,12 @@ class OwnerRefresh {
   void run();
   // False: its owner was changed here meanwhile.
   Result<bool> refresh(Inode& inode);
+  struct Said;
+  Result<Said> ask(const Inode& inode, const std::string& path, const PoolCopy& copy);
 
   Core& core_;
   PoolService& service_;
+  const OnGone on_gone_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool running_ = false;                     // under mutex_, as the next

@@ -8,11 +8,13 @@
 
 #include "backend/base/clock.h"
 #include "backend/base/log.h"
+#include "backend/pool/pool_directory.h"
 #include "backend/pool/pool_transfer.h"
 #include "fs/pool/at_once.h"
 #include "fs/pool/owner_changes.h"
 #include "fs/pool/pool_error.h"
 #include "fs/pool/pool_options.h"
+#include "fs/pool/told_words.h"
 
 namespace kvcachefs {
 
@@ -58,35 +60,61 @@ Result<bool> OwnerTeller::tell(const std::string& path, const OwnerChange& chang
                   .other_file_mode = kAdoptedFileMode,
                   .other_directory_mode = kAdoptedDirectoryMode,
                   .number = TRY(core_.catalog.next_id())};
-  using Said = std::optional<PoolSums>;
-  const Result<Said> told =
-      service_.client().call<Said>(PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
-                                   [owner = std::move(owner), node = service_.node()](
-                                       PoolSession& session, Deadline deadline) {
-                                     return change_owner(session, owner, node, deadline);
-                                   });
+  PoolTelling telling{.path = path,
+                      .fileid = change.fileid,
+                      .words = TRY(words_of(inode, change)),
+                      .number = owner.number};
+  const std::vector<PoolWord> words = telling.words;
+  const std::vector<PoolWord> asked_words =
+      inode != nullptr ? TRY(all_told(core_, *inode)) : std::vector<PoolWord>{};
+  struct Said {
+    std::optional<PoolSums> owner;
+    std::optional<PoolTold> told;
+  };
+  const bool is_owner = change != OwnerChange{.fileid = change.fileid, .told = change.told};
+  const Result<Said> told = service_.client().call<Said>(
+      PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
+      [owner = std::move(owner), telling = std::move(telling), is_owner,
+       node = service_.node()](PoolSession& session, Deadline deadline) -> Result<Said> {
+        Said said;
+        if (is_owner) said.owner = TRY(change_owner(session, owner, node, deadline));
+        if (!telling.words.empty())
+          said.told = TRY(tell_directory(session, telling, node, deadline));
+        return said;
+      });
   if (!told.ok()) {
     const Error& error = told.error();
     const auto noted = is_of_pool(error.code) ? PutOff::Noted::kFull
                                               : put_off_.note(path_hash, monotonic_now());
     if (noted == PutOff::Noted::kFull && !is_of_path(error.code)) return error;
     if (noted == PutOff::Noted::kFirst)
-      log_warn("pool: owner not told yet path=\"{}\" step=\"{}\" errno={}", path, error.what,
-               error.code);
+      log_warn(
+          "pool: an owner, or what a directory is told, is not there yet path=\"{}\" "
+          "step=\"{}\" errno={}",
+          path, error.what, error.code);
     return false;
   }
   put_off_.forget(path_hash);
-  if (*told)
+  if (told->owner || told->told)
     service_.tell({.change = PoolChange::kPublished,
                    .path_hash = path_hash,
                    .fileid = change.fileid,
                    .size = 0});
-  if (!TRY(forget(path, change, inode))) return false;
-  // What another node has given of it in the meantime holds here, too.
+  if (!TRY(forget(path, change, inode, words))) return false;
+  // What another node has given of it in the meantime, or told it, holds here, too.
   const SharedName shared{.path = path, .path_hash = path_hash};
-  if (*told && inode != nullptr && !take_owner(core_, *inode, asked, shared, **told).ok())
+  if (inode == nullptr) return true;
+  if ((told->owner && !take_owner(core_, *inode, asked, shared, *told->owner).ok()) ||
+      (told->told &&
+       !take_told(core_, *inode, shared, change.fileid, asked_words, told->told).ok()))
     inode->pool_checked.store(0);
   return true;
+}
+
+Result<std::vector<PoolWord>> OwnerTeller::words_of(const InodePtr& inode,
+                                                    const OwnerChange& change) {
+  if (inode == nullptr || change.told == 0) return std::vector<PoolWord>{};
+  return told_words(core_, inode->number, change.told);
 }
 
 // Null: it is gone.
@@ -102,10 +130,11 @@ Result<InodePtr> OwnerTeller::inode_of(const std::string& path, std::uint64_t fi
 
 // It was told. False: another has been given meanwhile, by who had the inode's lock.
 Result<bool> OwnerTeller::forget(const std::string& path, const OwnerChange& change,
-                                 const InodePtr& inode) {
+                                 const InodePtr& inode, const std::vector<PoolWord>& words) {
   std::unique_lock<InodeMutex> lock;
   if (inode != nullptr) lock = std::unique_lock(inode->mutex);
   if (TRY(core_.catalog.find_owner_change(path)) != change) return false;
+  if (TRY(words_of(inode, change)) != words) return false;
   Edit edit;
   edit.set_frees();
   edit.remove_owner_change(path);

@@ -1,4 +1,5 @@
-// Puts owners and modes that were given here on the pool, and what is to be kept there, and tells the others. A part of write-back: what is to be told is
+// Puts owners and modes that were given here on the pool, what directories were told here, and what is to be kept there, and
+// tells the others. A part of write-back: what is to be told is
 // a table of the catalog, so that a restart goes on with it.
 //
 // Of one thread, which starts others for the calls.
@@ -7,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "backend/pool/pool_service.h"
 #include "fs/node/core.h"
@@ -31,8 +33,10 @@ class OwnerTeller {
   // Any thread.
   Result<bool> tell(const std::string& path, const OwnerChange& change);
   Result<InodePtr> inode_of(const std::string& path, std::uint64_t fileid);
-  Result<bool> forget(const std::string& path, const OwnerChange& change,
-                      const InodePtr& inode);
+  // What it was told here, as the pool has it.
+  Result<std::vector<PoolWord>> words_of(const InodePtr& inode, const OwnerChange& change);
+  Result<bool> forget(const std::string& path, const OwnerChange& change, const InodePtr& inode,
+                      const std::vector<PoolWord>& words);
 
   Core& core_;
   PoolService& service_;

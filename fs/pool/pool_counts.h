@@ -33,7 +33,7 @@ struct PoolCounts {
   Error stopped_for{0, ""};      // why write-back does not go on; code 0: it does
   // kMostCounted: that many, or more.
   static constexpr std::size_t kMostCounted = 1000;
-  std::uint64_t to_publish = 0;      // files that wait
+  std::uint64_t to_publish = 0;      // files and directories that wait
   std::uint64_t to_remove = 0;       // names
   std::uint64_t owners_to_tell = 0;  // files and directories whose owner or mode was changed
   // As of the last look, once a second or so: files that wait for publication and their bytes.

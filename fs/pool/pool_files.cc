@@ -9,11 +9,13 @@
 #include "backend/base/clock.h"
 #include "backend/base/duplicate_fd.h"
 #include "backend/base/log.h"
+#include "backend/pool/pool_directory.h"
 #include "fs/life/pool_standing.h"
 #include "fs/life/states.h"
 #include "fs/node/attributes.h"
 #include "fs/pool/drop_shared.h"
 #include "fs/pool/keep_teller.h"
+#include "fs/pool/told_words.h"
 
 namespace kvcachefs {
 namespace {
@@ -51,7 +53,8 @@ PoolFiles::PoolFiles(Core& core, Namespace& names, PoolService& service,
                 tell_use(used);
                 return {};
               }),
-      owners_(core, service) {}
+      owners_(core, service,
+              [this](Inode& inode, const PoolCopy& copy) { drop_directory(inode, copy); }) {}
 
 // ---- names
 
@@ -112,7 +115,9 @@ std::optional<PoolFiles::Question> PoolFiles::to_find(InodeNumber directory,
   if (!copy.ok() || *copy) return std::nullopt;
   const std::optional<SharedName> shared = shared_name(core_.knowledge, directory, name);
   if (!shared || service_.is_known_missing(shared->path)) return std::nullopt;
-  return Question{.shared = *shared, .standing = inode, .copy = {}};
+  const auto told = all_told(core_, *inode);
+  if (!told.ok()) return std::nullopt;
+  return Question{.shared = *shared, .standing = inode, .copy = {}, .told = *told};
 }
 
 // It is on the pool: a rename of it would leave there what is in it.
@@ -135,8 +140,21 @@ void PoolFiles::note_directory(InodeNumber directory, std::string_view name, con
     }
   }
   // Asked for again when it is looked up again.
-  if (!take_owner(core_, inode, owner, question.shared, *found.sums).ok())
+  if (!take_owner(core_, inode, owner, question.shared, *found.sums).ok() ||
+      !take_told(inode, question.shared, question.told, found))
     inode.pool_checked.store(0);
+}
+
+// False: it is to be asked for again.
+bool PoolFiles::take_told(Inode& inode, const SharedName& shared,
+                          const std::vector<PoolWord>& asked, const PoolKnown& found) {
+  const Result<void> taken =
+      kvcachefs::take_told(core_, inode, shared, found.status.fileid, asked, found.told);
+  if (!taken.ok())
+    log_warn(
+        "pool: what a directory was told is not taken over path=\"{}\" step=\"{}\" errno={}",
+        shared.path, taken.error().what, taken.error().code);
+  return taken.ok();
 }
 
 // Of what need not be asked for itself: whose it is may have been changed while nothing was heard of the others.
@@ -173,6 +191,8 @@ InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name, bool loa
       if (is_gone)
         service_.misses().missed(shared.path_hash, ticket,
                                  monotonic_now() + service_.miss_time().count());
+      else if (*tombstone && (*tombstone)->hides(found->known.status.fileid))
+        return standing;
       else if (found->known.status.kind == PoolKind::kDirectory)
         note_directory(directory, name, owner, *question, found->known);
       return standing;
@@ -196,8 +216,7 @@ InodePtr PoolFiles::bring(InodeNumber directory, std::string_view name, bool loa
     }
     // What somebody put there that is neither a file nor a directory stays there.
     const PoolStatus& status = found->known.status;
-    if (status.kind == PoolKind::kOther ||
-        (*tombstone && (*tombstone)->fileid == status.fileid) ||
+    if (status.kind == PoolKind::kOther || (*tombstone && (*tombstone)->hides(status.fileid)) ||
         damaged_.is_missed(shared.path_hash, status.fileid, monotonic_now()))
       return nullptr;
     found_.fetch_add(1, std::memory_order_relaxed);
@@ -222,7 +241,9 @@ InodePtr PoolFiles::take_over(InodeNumber directory, std::string_view name,
     const std::int64_t now = monotonic_now();
     std::optional<bool> said;
     if (found.known.sums) said = found.known.sums->keep;
-    const bool is_told = tell_kept(core_, **inode, said).ok();
+    const auto untold = all_told(core_, **inode);
+    const bool is_told = tell_kept(core_, **inode, said).ok() && untold.ok() &&
+                         take_told(**inode, shared, *untold, found.known);
     (*inode)->pool_checked.store(is_told ? now : 0, std::memory_order_relaxed);
     // The file that a block's name stood for is as good as the one that it stands for.
     const std::int64_t holds =
@@ -265,6 +286,13 @@ void PoolFiles::stays_here(Inode& inode, const PoolCopy& copy) {
   static_cast<void>(keeps(inode));
 }
 
+void PoolFiles::drop_directory(Inode& directory, const PoolCopy& copy) {
+  if (copy.fileid == 0) return;
+  if (const Result<void> dropped = names_.drop_directory(directory, copy); !dropped.ok())
+    log_warn("pool: a directory is not removed inode={} errno={}", directory.number,
+             dropped.error().code);
+}
+
 void PoolFiles::drop(InodeNumber number, const PoolCopy& copy) {
   dropped_.fetch_add(1, std::memory_order_relaxed);
   if (const Result<void> dropped = drop_shared(core_, number, copy); !dropped.ok())
@@ -283,8 +311,10 @@ Result<KnownFiles::Noted> PoolFiles::ask(const std::string& path, bool loads,
       [path, is_early](PoolSession& session, Deadline until) -> Result<PoolKnown> {
         PoolFound there = TRY(session.find(path, until));
         PoolKnown found{.file = std::move(there.file), .status = there.status, .sums = {}};
-        if (found.status.kind == PoolKind::kDirectory)
+        if (found.status.kind == PoolKind::kDirectory) {
           found.sums = TRY(find_directory_owner(session, path, found.status, until));
+          found.told = TRY(find_told(session, path, found.status, until));
+        }
         if (found.status.kind == PoolKind::kFile && !is_early(found))
           found.sums = TRY(find_sums(session, found.status, until));
         return found;
@@ -562,7 +592,10 @@ void PoolFiles::on_change(const PoolLogRecord& record) {
         (*copy)->path_hash != record.path_hash)
       continue;
     const Result<InodePtr> inode = core_.table.get(number);
-    if (!inode.ok() || !(*inode)->is_file()) continue;
+    if (!inode.ok()) continue;
+    if ((*inode)->type == S_IFDIR && record.change == PoolChange::kRemoved)
+      drop_directory(**inode, **copy);
+    if (!(*inode)->is_file()) continue;
     DataState state = DataState::kNone;
     // What is written here since then is this node's, and will be published.
     Result<bool> stays = false;

@@ -3,7 +3,7 @@
 //     lookup of a name that is not here ──► asked for on the pool ──► an inode in state `remote`, or a miss
 //     open of a remote file ──► its bytes are fetched, compared with their checksums ──► published, later sealed
 //                               (those of a large one while it is read: frame_fetcher.h)
-//     another node removes or replaces it ──► its names go
+//     another node removes or replaces it ──► its names go; a directory if it is empty here
 //
 // Calls that ask the pool wait for it, until their deadline: they belong on threads that nobody else needs. A pool that
 // does not answer makes them misses.
@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "backend/base/clock.h"
 #include "backend/pool/pool_service.h"
@@ -95,8 +96,9 @@ class PoolFiles {
 
   struct Question {
     SharedName shared;
-    InodePtr standing;  // null: the name is not here
-    PoolCopy copy;      // of that one
+    InodePtr standing;                // null: the name is not here
+    PoolCopy copy;                    // of that one
+    std::vector<PoolWord> told = {};  // that one, a directory
   };
   // Without the log of a living node: how long what the pool has said of a file holds.
   static constexpr std::int64_t kHoldsUnfollowed = 1'000'000'000;
@@ -110,12 +112,15 @@ class PoolFiles {
   [[nodiscard]] std::optional<Question> to_check(InodeNumber directory, std::string_view name,
                                                  const DentryRecord& dentry);
   void check_owner(Inode& inode);
+  bool take_told(Inode& inode, const SharedName& shared, const std::vector<PoolWord>& asked,
+                 const PoolKnown& found);
   InodePtr take_over(InodeNumber directory, std::string_view name, const SharedName& shared,
                      KnownFiles::Noted&& found);
   bool keeps(Inode& inode);
   void drop(InodeNumber number, const PoolCopy& copy);
+  void drop_directory(Inode& directory, const PoolCopy& copy);
   void stays_here(Inode& inode, const PoolCopy& copy);
-  // Of a directory, the sums tell whose it is.
+  // Of a directory, the sums say whose it is, and `told` what it was told.
   Result<KnownFiles::Noted> ask(const std::string& path, bool loads, Deadline deadline);
   [[nodiscard]] static Deadline load_deadline(std::chrono::steady_clock::time_point called,
                                               std::uint64_t size);

@@ -169,6 +169,43 @@ Result<bool> PoolListings::has_names(InodeNumber directory) {
   return false;
 }
 
+std::optional<InodeNumber> PoolListings::directory_at(InodeNumber parent, std::string_view name,
+                                                      Here here) {
+  const auto dentry = core_.catalog.find_dentry(parent, name);
+  if (!dentry.ok() || !*dentry || (*dentry)->type != DT_DIR) return std::nullopt;
+  const InodeNumber directory = (*dentry)->inode;
+  if (here == Here::kEmpty) {
+    const Result<bool> is_empty = core_.catalog.directory_empty(directory);
+    if (!is_empty.ok() || !*is_empty) return std::nullopt;
+  }
+  return is_wanted(directory) ? std::optional(directory) : std::nullopt;
+}
+
+void PoolListings::look_before_move(InodeNumber parent, std::string_view name,
+                                    InodeNumber new_parent, std::string_view new_name) {
+  look_whether_empty(parent, name);
+  look_whether_empty(new_parent, new_name);
+}
+
+void PoolListings::look_whether_empty(InodeNumber parent, std::string_view name) {
+  const std::optional<InodeNumber> directory = directory_at(parent, name, Here::kAny);
+  if (!directory) return;
+  const Result<InodePtr> inode = core_.table.get(*directory);
+  const std::optional<std::string> path = path_of(*directory);
+  if (!inode.ok() || !path) return;
+  const Result<bool> is_empty = service_.client().call<bool>(
+      PoolClass::kDemand, SteadyClock::now() + kNoProgress,
+      [path = *path](PoolSession& session, Deadline deadline) -> Result<bool> {
+        bool found = false;
+        TRY(session.list(
+            path, [&found](const PoolEntry&) { return !(found = true); }, deadline));
+        return !found;
+      });
+  const bool is_missing = !is_empty.ok() && is_empty.error().code == ENOENT;
+  if (is_missing || (is_empty.ok() && *is_empty))
+    (*inode)->empty_on_pool.store(monotonic_now(), std::memory_order_relaxed);
+}
+
 void PoolListings::forget(InodeNumber directory) {
   const std::lock_guard lock(mutex_);
   kept_.erase(std::remove_if(kept_.begin(), kept_.end(),
@@ -197,7 +234,7 @@ Result<bool> PoolListings::is_shown(const Listing& listing, const Name& name) {
       !shared_name(core_.knowledge, listing.directory, name.name))
     return false;
   const auto tombstone = TRY(core_.catalog.find_tombstone(path_below(listing.path, name.name)));
-  return !tombstone || tombstone->fileid != name.fileid;
+  return !tombstone || !tombstone->hides(name.fileid);
 }
 
 Result<void> PoolListings::list(InodeNumber directory, std::uint64_t after,

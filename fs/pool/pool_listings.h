@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/pool/pool_service.h"
@@ -44,6 +45,15 @@ class PoolListings {
   // Whether the pool has names in it that a listing would show, and are not here. *Slow*, as begin(). False where the
   // pool does not say; errors are those of the catalog.
   Result<bool> has_names(InodeNumber directory);
+  // The directory of that name, which may have names on the pool; nullopt: there is none, a listing of it would not ask, or
+  // it has to be empty here and is not.
+  enum class Here : std::uint8_t { kEmpty, kAny };
+  [[nodiscard]] std::optional<InodeNumber> directory_at(InodeNumber parent,
+                                                        std::string_view name, Here here);
+  // Asks whether the pool has anything in the directories of these names, of which one is to take the other's place, and notes
+  // in their inodes where it has nothing. *Slow*, as begin().
+  void look_before_move(InodeNumber parent, std::string_view name, InodeNumber new_parent,
+                        std::string_view new_name);
   // Another listing begins, and does not ask.
   void forget(InodeNumber directory);
   // Names that are here are shown up to this cookie; UINT64_MAX: all.
@@ -75,6 +85,7 @@ class PoolListings {
   Result<std::vector<Name>> ask(const std::string& path);
   static Result<std::vector<Name>> list_once(PoolSession& session, const std::string& path,
                                              Asked& asked, Deadline deadline);
+  void look_whether_empty(InodeNumber parent, std::string_view name);
   Result<std::set<std::string>> hidden_in(const std::string& path);
   Result<bool> is_shown(const Listing& listing, const Name& name);
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "backend/base/priority.h"
 #include "backend/base/units.h"
 #include "backend/pool/pool_format.h"
+#include "backend/pool/pool_path.h"
 #include "fs/acl/acl.h"
 #include "fs/life/checksum.h"
 #include "fs/life/drop.h"
@@ -416,10 +418,21 @@ Result<Publisher::Outcome> Publisher::publish_one(Batch& batch, std::size_t tick
   const InodeNumber number = batch.number(ticket);
   const Seen seen = TRY(see(number));
   if (seen.inode != nullptr && is_unsealed(seen.state)) return Outcome::kUnsealed;
+  if (seen.inode != nullptr && seen.inode->type == S_IFDIR)
+    return publish_directory(seen.inode, seen);
   std::optional<Candidate> found = TRY(find_candidate(number));
   const Outcome outcome = found ? TRY(publish_found(*found, batch, ticket)) : Outcome::kGone;
   if (outcome != Outcome::kGone && outcome != Outcome::kObstructed) return outcome;
   return forget(number, seen, outcome == Outcome::kObstructed);
+}
+
+Result<Publisher::Outcome> Publisher::publish_directory(const InodePtr& inode,
+                                                        const Seen& seen) {
+  using Described = DirectoryDescriber::Outcome;
+  const Described described = TRY(directories_.publish(*inode));
+  if (described == Described::kDone) return Outcome::kDone;
+  if (described == Described::kLater) return Outcome::kLater;
+  return forget(inode->number, seen, described == Described::kObstructed);
 }
 
 Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch& batch,
@@ -486,7 +499,10 @@ Result<Publisher::Outcome> Publisher::publish_found(const Candidate& file, Batch
   batch.done(ticket);
   // While it waits to be published: whoever ends here does it once more at the next start.
   if (is_own(*file.sent, *published))
-    directories_.describe(file.shared, file.directory, prepared->made);
+    static_cast<void>(
+        directories_
+            .describe(split_pool_path(file.shared.path).first, file.directory, prepared->made)
+            .ok());
   const Outcome outcome = TRY(record(file, *published, prepared->status.fileid));
   if (prepared->file != nullptr) clear(*sent);
   if (published->is_duplicate) {

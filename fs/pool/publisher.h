@@ -1,8 +1,8 @@
-// Write-back: a thread that publishes sealed files on the pool, and takes away there what was taken away here.
+// Write-back: a thread that publishes sealed files and directories on the pool, and takes away there what was taken away here.
 //
-//     seal, rename ──► catalog: to be published ──► on the pool, others are told, the copy is recorded
+//     seal, rename, mkdir ──► catalog: to be published ──► on the pool, others are told, the copy is recorded
 //     unlink, rename ──► catalog: tombstone ──► into the pool's trash, others are told
-//     chmod, chown ──► catalog: owner change ──► its record there, others are told (fs/pool/owner_teller.h)
+//     chmod, chown, what a directory is told ──► catalog: owner change ──► its record there, others are told (fs/pool/owner_teller.h)
 //
 // The queues are tables of the catalog: a restart goes on with them, and a pool that is away for long costs no memory.
 // A tombstone comes before what is published anew under its path. Of blocks an ancestor comes before its descendants, so
@@ -104,6 +104,7 @@ class Publisher {
   Result<std::vector<InodeNumber>> in_order(std::vector<InodeNumber> numbers);
   void publish_batch(Batch& batch);
   Result<Outcome> publish_one(Batch& batch, std::size_t ticket);
+  Result<Outcome> publish_directory(const InodePtr& inode, const Seen& seen);
   Result<Outcome> publish_found(const Candidate& file, Batch& batch, std::size_t ticket);
   Result<std::optional<Candidate>> find_candidate(InodeNumber number);
   struct Standing {

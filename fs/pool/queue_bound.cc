@@ -7,6 +7,7 @@
 #include "backend/base/log.h"
 #include "fs/known/file_policy.h"
 #include "fs/life/states.h"
+#include "fs/pool/queued_directory.h"
 #include "fs/pool/shared_name.h"
 
 namespace kvcachefs {
@@ -29,6 +30,7 @@ Result<void> QueueBound::look() {
   while (true) {
     const std::vector<QueuedFile> batch = TRY(core_.catalog.list_queued(after, kBatch));
     for (const QueuedFile& file : batch) {
+      if (file.size == kQueuedDirectory) continue;
       const bool is_too_much =
           !options.syncs && (files >= options.queue_files ||
                              (bytes > 0 && bytes + file.size > options.queue_bytes));

@@ -3,7 +3,8 @@
 // like what a mount without a pool has.
 //
 // A file whose name is no block's always stays: the pool would have an older one for its name. So does what is to be kept.
-// Both are bounded by the budget alone. With --pool-sync pool nothing is skipped: an fsync has to say what is there.
+// Both are bounded by the budget alone. Directories do not count, and always stay: no more wait than there are here.
+// With --pool-sync pool nothing is skipped: an fsync has to say what is there.
 //
 // The publisher's thread alone calls keep() and emptied(); the counts are for any thread. The queue is looked at at most once a second, and
 // for a tenth of the time at most; what is stored between two looks is beyond the bound.

@@ -44,7 +44,7 @@ Result<Left> left_below(Core& core, InodeNumber directory, InodeNumber& before) 
   if (*place == nullptr) return Left{};
   if (before == 0) before = core.catalog.coming_id();
   const Unflushed left = TRY(count_unflushed(core, (*place)->path, before));
-  return Left{.closed = left.files + left.removed + (left.more ? 1 : 0),
+  return Left{.closed = left.files + left.directories + left.removed + (left.more ? 1 : 0),
               .closing = left.closing};
 }
 

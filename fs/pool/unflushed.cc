@@ -1,5 +1,7 @@
 #include "fs/pool/unflushed.h"
 
+#include <sys/stat.h>
+
 #include <functional>
 #include <vector>
 
@@ -19,8 +21,10 @@ Result<void> count_file(Core& core, std::string_view top, InodeNumber number, bo
   const auto shared = TRY(shared_name_of(core.catalog, core.knowledge, number));
   if (!shared || !is_below(shared->path, top)) return {};
   const Result<InodePtr> inode = core.table.get(number);
-  if (!inode.ok() || !(*inode)->is_file()) return {};
+  if (!inode.ok()) return {};
   const std::lock_guard lock((*inode)->mutex);
+  if ((*inode)->type == S_IFDIR && (*inode)->record.nlink > 0) ++out.directories;
+  if (!(*inode)->is_file()) return {};
   if ((*inode)->record.nlink == 0 || is_unsealed((*inode)->record.state) == is_sealed)
     return {};
   const WrittenBy by = written_by(**inode);

@@ -41,7 +41,8 @@ def test_all_that_was_closed_is_sealed(mounts):
     done = mount.cli("flush", "--json", os.path.join(mount.mnt, "d"))
     assert done.returncode == 0 and done.stdout.count("\n") == 1
     assert json.loads(done.stdout) == {
-        "unsealed": 0, "more_unsealed": False, "open": 0, "pool": False, "files": 0, "removed": 0, "owners": 0, "more": False,
+        "unsealed": 0, "more_unsealed": False, "open": 0, "pool": False, "files": 0, "directories": 0,
+        "removed": 0, "owners": 0, "more": False,
         "skipped": 0, "obstructed": 0, "up": False, "stopped_for": None}
     assert is_sealed(mount, "d/last")
     assert mount.cli("flush", "--timeout", "soon", mount.mnt).returncode == 2

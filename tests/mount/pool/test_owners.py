@@ -121,7 +121,7 @@ def test_an_owner_that_was_changed_while_the_pool_was_away_is_told_later():
         pool.stop()
         os.chmod(mine_a, 0o600)
         left = a.cli("flush", "--timeout", "1s", a.mnt)
-        assert left.returncode != 0 and "changed owner" in left.stderr, left
+        assert left.returncode != 0 and "changed attribute" in left.stderr, left
         assert read_as(BOB, mine_a) == 13
         a.crash()
         assert read_as(BOB, mine_a) == 13

@@ -108,7 +108,7 @@ def test_flush_waits_until_it_is_there(pool):
         os.unlink(os.path.join(a.mnt, "model", names[0]))
         done = a.cli("flush", "--json", os.path.join(a.mnt, "model"))
         assert json.loads(done.stdout) == {"unsealed": 0, "more_unsealed": False, "open": 0, "pool": True,
-                                           "files": 0, "removed": 0, "owners": 0, "more": False,
+                                           "files": 0, "directories": 0, "removed": 0, "owners": 0, "more": False,
                                            "skipped": 0, "obstructed": 0, "up": True,
                                            "stopped_for": None}
         assert not os.path.exists(pool.path("model", names[0]))
@@ -125,7 +125,7 @@ def test_flush_of_a_pool_that_is_away_ends():
         pools.store(os.path.join(a.mnt, "model"), pools.block(300), b"x")
         done = a.cli("flush", "--timeout", "1s", os.path.join(a.mnt, "model"))
         assert done.returncode == 1 and done.stdout == ""
-        assert "1 file not on the pool" in done.stderr and "is down" in done.stderr
+        assert "1 file and 1 directory not on the pool" in done.stderr and "is down" in done.stderr
         # Of what was asked alone.
         assert a.cli("flush", os.path.join(a.mnt, "config.json")).returncode == 0
         pool.resume()

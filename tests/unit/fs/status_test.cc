@@ -99,11 +99,11 @@ TEST(Status, SaysHowThePoolIs) {
   report.pool->service.living = 3;
   report.pool->counts.to_publish = PoolCounts::kMostCounted;
   says("nfs://filer/kv: up, 3 nodes");
-  says("1,000 or more files to publish, 0 names to remove");
+  says("1,000 or more files and directories to publish, 0 names to remove");
   says("/mnt: healthy\n");
   report.pool->counts.owners_to_tell = 2;
   report.pool->counts.stopped_for = fail(EROFS, "pool: CREATE");
-  says("still to tell there: owners or modes of 2 files\n");
+  says("still to tell there: owners, modes or what was told of 2 files\n");
   says("/mnt: write-back to the pool has stopped\n");
   report.pool->service.refused = fail(EPROTONOSUPPORT, "pool: of another format");
   says("/mnt: the pool is not used; write-back to the pool has stopped\n");
