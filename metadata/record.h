@@ -137,7 +137,8 @@ inline constexpr std::size_t kLongestHash = 129;
 
 // Where a file, or a directory, stands on the pool.
 struct PoolCopy {
-  // The server's inode number. 0: of a directory that this node is making there, or has made.
+  // The server's inode number. 0: of a directory that this node is making there, or has made, or
+  // that another node has removed there and that was not empty here.
   std::uint64_t fileid = 0;
   std::uint64_t path_hash = 0;  // pool_path_hash() of its path there
   std::uint64_t size = 0;       // bytes; of a directory 0

@@ -55,6 +55,8 @@ Result<void> Namespace::drop_directory(Inode& directory, const PoolCopy& copy) {
   const auto leaves = [this, &copy](const Inode& inode, Edit& edit) -> Result<bool> {
     const auto standing = TRY(core_.catalog.find_pool_copy(inode.number));
     if (!standing || !standing->is_same_file(copy)) return false;
+    // This node makes it there anew.
+    if (TRY(core_.catalog.is_to_publish(inode.number))) return false;
     edit.remove_pool_copy(inode.number, *standing);
     return true;
   };
@@ -64,7 +66,9 @@ Result<void> Namespace::drop_directory(Inode& directory, const PoolCopy& copy) {
   }
   const std::lock_guard lock(directory.mutex);
   Edit edit;
-  if (!TRY(leaves(directory, edit))) return {};
+  if (copy.fileid == 0 || !TRY(leaves(directory, edit))) return {};
+  // Its next file says whose it is, and who looks it up asks what stands there.
+  edit.put_pool_copy(directory.number, {.fileid = 0, .path_hash = copy.path_hash});
   return core_.catalog.commit(std::move(edit));
 }
 

@@ -65,7 +65,8 @@ class Namespace {
   // removed), and those of Catalog::commit().
   Result<void> adopt(InodeNumber parent, std::string_view name, const Adoption& what);
   // A directory that another node has removed on the pool, where `copy` says it stood, goes if it is
-  // empty here. Otherwise it is this node's from here on. Errors: those of drop_empty_directory().
+  // empty here. Otherwise its copy has the number 0 from here on: its next file says anew whose it
+  // is. Errors: those of drop_empty_directory().
   Result<void> drop_directory(Inode& directory, const PoolCopy& copy);
   // The entry of an inode in memory, with one lookup counted.
   // `user`: who asked for it by name, and gets a lease by that. ENOENT: it is being evicted.

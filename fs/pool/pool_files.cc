@@ -112,7 +112,7 @@ std::optional<PoolFiles::Question> PoolFiles::to_find(InodeNumber directory,
                                                       std::string_view name,
                                                       const InodePtr& inode) {
   const auto copy = core_.catalog.find_pool_copy(inode->number);
-  if (!copy.ok() || *copy) return std::nullopt;
+  if (!copy.ok() || (*copy && (*copy)->fileid != 0)) return std::nullopt;
   const std::optional<SharedName> shared = shared_name(core_.knowledge, directory, name);
   if (!shared || service_.is_known_missing(shared->path)) return std::nullopt;
   const auto told = all_told(core_, *inode);
@@ -130,7 +130,10 @@ void PoolFiles::note_directory(InodeNumber directory, std::string_view name, con
     const std::lock_guard lock(inode.mutex);
     const auto dentry = core_.catalog.find_dentry(directory, name);
     if (!dentry.ok() || !*dentry || (*dentry)->inode != inode.number) return;
+    const auto before = core_.catalog.find_pool_copy(inode.number);
+    if (!before.ok()) return;
     Edit edit;
+    if (*before) edit.remove_pool_copy(inode.number, **before);
     edit.put_pool_copy(inode.number,
                        {.fileid = found.status.fileid, .path_hash = question.shared.path_hash});
     if (const Result<void> put = core_.catalog.commit(std::move(edit)); !put.ok()) {
@@ -288,9 +291,40 @@ void PoolFiles::stays_here(Inode& inode, const PoolCopy& copy) {
 
 void PoolFiles::drop_directory(Inode& directory, const PoolCopy& copy) {
   if (copy.fileid == 0) return;
+  if (has_gone(directory, copy)) return drop_emptied();
+  const std::lock_guard lock(mutex_);
+  if (emptying_.size() < kMostEmptying) emptying_.insert(directory.number);
+}
+
+bool PoolFiles::has_gone(Inode& directory, const PoolCopy& copy) {
   if (const Result<void> dropped = names_.drop_directory(directory, copy); !dropped.ok())
     log_warn("pool: a directory is not removed inode={} errno={}", directory.number,
              dropped.error().code);
+  const std::lock_guard lock(directory.mutex);
+  return directory.record.nlink == 0;
+}
+
+// Something that another has removed has gone here: directories above it may be empty now, one after the other.
+void PoolFiles::drop_emptied() {
+  for (bool again = true; again;) {
+    std::vector<InodeNumber> numbers;
+    {
+      const std::lock_guard lock(mutex_);
+      numbers.assign(emptying_.begin(), emptying_.end());
+    }
+    again = false;
+    for (const InodeNumber number : numbers) {
+      const Result<InodePtr> inode = core_.table.get(number);
+      const auto copy = core_.catalog.find_pool_copy(number);
+      const bool is_known_again = copy.ok() && (!*copy || (*copy)->fileid != 0);
+      const bool gone =
+          inode.ok() && copy.ok() && *copy && !is_known_again && has_gone(**inode, **copy);
+      if (!gone && !is_known_again && inode.ok()) continue;
+      again = again || gone;
+      const std::lock_guard lock(mutex_);
+      emptying_.erase(number);
+    }
+  }
 }
 
 void PoolFiles::drop(InodeNumber number, const PoolCopy& copy) {
@@ -618,6 +652,7 @@ void PoolFiles::on_change(const PoolLogRecord& record) {
       drop(number, **copy);
     }
   }
+  drop_emptied();
 }
 
 // What was said of it may have been said anew.

@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "backend/base/clock.h"
@@ -119,6 +120,8 @@ class PoolFiles {
   bool keeps(Inode& inode);
   void drop(InodeNumber number, const PoolCopy& copy);
   void drop_directory(Inode& directory, const PoolCopy& copy);
+  bool has_gone(Inode& directory, const PoolCopy& copy);
+  void drop_emptied();
   void stays_here(Inode& inode, const PoolCopy& copy);
   // Of a directory, the sums say whose it is, and `told` what it was told.
   Result<KnownFiles::Noted> ask(const std::string& path, bool loads, Deadline deadline);
@@ -177,6 +180,10 @@ class PoolFiles {
   std::mutex mutex_;
   std::condition_variable landed_;
   std::unordered_map<InodeNumber, std::shared_ptr<Flight>> flights_;  // under mutex_
+  // Directories that others have removed, and that were not empty here: what is in them may go a moment later. Of what
+  // does not fit an empty directory stays here. Under mutex_.
+  static constexpr std::size_t kMostEmptying = 1024;
+  std::unordered_set<InodeNumber> emptying_;
 };
 
 }  // namespace kvcachefs

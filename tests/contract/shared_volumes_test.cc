@@ -179,7 +179,7 @@ TEST_P(SharedVolumes, WhatReplacesAFileOfThePoolIsNotEvictedBeforeItIsThere) {
 // What is in it there is not seen here before it is looked up.
 TEST_P(SharedVolumes, ADirectoryOfThePoolIsNotReplaced) {
   b_->store_file(b_->mkdir(kRootInode, "d"), "f", "bytes");
-  ASSERT_TRUE(TestVolume::wait_for([&] { return a_.finds("d"); }));
+  ASSERT_TRUE(TestVolume::wait_for([&] { return is_on_pool("d/f") && a_.finds("d"); }));
   a_->mkdir(kRootInode, "new.tmp");
   EXPECT_ERROR(EXDEV, (*a_)->rename(kRootInode, "new.tmp", kRootInode, "d", 0, kRoot));
   EXPECT_EQ("bytes", a_.read("d/f"));
