@@ -458,7 +458,8 @@ class Volume {
   std::unique_ptr<Parts> parts_;
 };
 
-// How long the kernel may trust a negative answer (seconds), but about blocks.
+// How long the kernel may believe that there is no such name (seconds), but of blocks, once it was asked
+// for often (LookupCounts::kOften). Before that not at all.
 inline constexpr double kNegativeTimeout = 5.0;
 
 }  // namespace kvcachefs
