@@ -544,6 +544,7 @@ void PoolService::follow() {
   }
   if (!whole) missed_something();
   if (!all) return;
+  room_.heard(peers_.size() + 1);
   const std::lock_guard lock(mutex_);
   followed_ns_ = monotonic_now();
 }

@@ -85,6 +85,11 @@ def churn(rng, mounts, mib, bytes_=MIB):
             os.remove(pools.store(directory, f"note-{number}", b"gone soon"))
 
 
+def said_of(pool):
+    return subprocess.run([os.path.join(kvmount.BIN, "kvcachefs"), "pool", "status", pool.uri], check=True,
+                          capture_output=True, text=True, timeout=60).stdout
+
+
 def test_files_and_trash_together_stay_within_the_size(pool):
     rng = random.Random(kvmount.seed())
     with pools.node(pool, "a", options=OPTIONS) as a, pools.node(pool, "b", options=OPTIONS) as b:
@@ -104,16 +109,17 @@ def test_files_and_trash_together_stay_within_the_size(pool):
         kvmount.wait_until(lambda: all((pools.state(mount)["trash_files"], pools.state(mount)["trash_bytes"])
                                        == in_trash(pool) for mount in (a, b)), 30,
                            "both know what is in the trash")
-        files, taken = in_trash(pool)
-        assert files > 0
-        state = pools.state(a)
-        assert state["used"] >= taken
-        kvmount.wait_until(lambda: pools.users_bytes(pool) + taken - MIB <= pools.state(a)["used"] <= SIZE, 20,
-                           "the trash counts in what is used")
-        assert f"{files} files in its trash" in a.cli("status", a.mnt).stdout
-        said = subprocess.run([os.path.join(kvmount.BIN, "kvcachefs"), "pool", "status", pool.uri], check=True,
-                              capture_output=True, text=True, timeout=60).stdout
-        assert re.search(rf"trash +{files} files \(", said), said
+        assert in_trash(pool)[0] > 0
+
+        def counts():
+            taken, used = in_trash(pool)[1], pools.state(a)["used"]
+            return taken <= used and pools.users_bytes(pool) + taken - MIB <= used <= SIZE
+
+        kvmount.wait_until(counts, 20, "the trash counts in what is used")
+        kvmount.wait_until(lambda: f"{in_trash(pool)[0]} files in its trash" in a.cli("status", a.mnt).stdout, 20,
+                           "status says what is in the trash")
+        kvmount.wait_until(lambda: re.search(rf"trash +{in_trash(pool)[0]} files \(", said_of(pool)), 20,
+                           "pool status says it, too")
 
 
 def collect(pool):

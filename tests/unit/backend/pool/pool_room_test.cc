@@ -29,6 +29,36 @@ TEST(PoolRoom, OneFileMayGoBeyondTheLimit) {
   EXPECT_FALSE(room.take(1, 99, 0));
 }
 
+TEST(PoolRoom, EachNodeTakesItsPartUntilItHasHeardOfTheOthers) {
+  PoolRoom room;
+  room.set(100);
+  room.heard(4);
+  EXPECT_TRUE(room.take(5, 20, 0));
+  EXPECT_TRUE(room.take(10, 20, 0)) << "15 of 20 are taken before the last one";
+  EXPECT_TRUE(room.take(10, 20, 0));
+  EXPECT_FALSE(room.take(1, 20, 0));
+  EXPECT_FALSE(room.take(0, 20, 0));
+  room.heard(4);
+  EXPECT_TRUE(room.take(1, 45, 0));
+}
+
+TEST(PoolRoom, OneFileMayBeMoreThanTheNodesPart) {
+  PoolRoom room;
+  room.set(100);
+  room.heard(4);
+  EXPECT_TRUE(room.take(90, 0, 0));
+  EXPECT_FALSE(room.take(1, 0, 0));
+}
+
+TEST(PoolRoom, AFullPoolThatComesDownIsWaitedFor) {
+  PoolRoom room;
+  room.set(100);
+  EXPECT_FALSE(room.take(1, 200, 0));
+  EXPECT_FALSE(room.take(1, 190, kPatience - 1));
+  EXPECT_FALSE(room.take(1, 190, 2 * kPatience - 2));
+  EXPECT_TRUE(room.take(1, 190, 2 * kPatience));
+}
+
 TEST(PoolRoom, APoolThatIsNotBroughtDownTakesWhatIsStoredAllTheSame) {
   PoolRoom room;
   room.set(100);
