@@ -21,6 +21,9 @@ constexpr std::chrono::seconds kSweepEvery{10};
 constexpr std::chrono::seconds kSweepFullEvery{2};
 // Until all have heard of an eviction, or know that they hear nothing; and how late a rename into the trash may come.
 constexpr std::chrono::seconds kAllHaveHeard{15};
+// The server's clock is said to have been set when it has moved by more than this against the monotonic clock between two
+// heartbeats: the answer to each is late by kCallDeadline at most, and corrections by NTP are small.
+constexpr std::int64_t kSet = 10 * kNanosPerSecond;
 constexpr int kRefusals = 3;             // in a row
 constexpr std::size_t kMostSwept = 256;  // files in one round
 constexpr std::size_t kMostTold = 1024;  // records of one append
@@ -192,9 +195,14 @@ std::optional<TrashKeeper::Duty> PoolService::trash_duty() const {
   const std::lock_guard lock(mutex_);
   if (!is_usable() || living_.empty()) return std::nullopt;
   TrashKeeper::Duty duty{.pause = is_full() ? kSweepFullEvery : kSweepEvery};
+  if (now != 0) duty.now = now;
   const bool is_mine = owner_of(kPoolService, living_) == options_.node;
-  if (is_mine && now != 0 && longest_lease_)
-    duty.before = now - nanos(trash_time(*longest_lease_, is_full()));
+  duty.renames = is_mine && now != 0;
+  if (duty.renames && longest_lease_) {
+    // What was put there before the clock was set forth seems old.
+    const std::chrono::nanoseconds stays = trash_time(*longest_lease_, is_full());
+    if (!was_set_within_locked(stays)) duty.before = now - nanos(stays);
+  }
   duty.is_bounded = is_mine || options_.size > 0;
   duty.room = room_most_.value_or(options_.size);
   // What other nodes were told.
@@ -237,11 +245,31 @@ void PoolService::leave(Deadline deadline) {
 // Whether no other mount lives that may need anything. One that has ended in order grants no lease.
 bool PoolService::is_last(const std::vector<PoolMember>& members, UnixNanos now) const {
   return std::none_of(members.begin(), members.end(), [&](const PoolMember& member) {
-    const Uuid& node = member.node.node;
-    return node != options_.node && member.node.lease.count() > 0 &&
-           now - member.beaten < nanos(options_.dead_after) &&
-           silence(node) < options_.dead_after;
+    return member.node.node != options_.node && member.node.lease.count() > 0 &&
+           lives(member, now);
   });
+}
+
+// By the server's clock it is seen at once that a node is dead. A clock that was set tells nothing of heartbeats before
+// that: then our own clock alone does.
+bool PoolService::lives(const PoolMember& member, UnixNanos now) const {
+  const bool is_of_now = now - member.beaten < nanos(options_.dead_after);
+  if (silence(member.node.node) >= options_.dead_after) return false;
+  const std::lock_guard lock(mutex_);
+  return is_of_now || was_set_within_locked(options_.dead_after);
+}
+
+bool PoolService::was_set_within_locked(std::chrono::nanoseconds time) const {
+  return server_set_ns_ && monotonic_now() - *server_set_ns_ < nanos(time);
+}
+
+void PoolService::hear_server(UnixNanos at) {
+  const std::lock_guard lock(mutex_);
+  const std::int64_t now = monotonic_now();
+  const std::int64_t moved = at - now - server_ahead_ns_;
+  if (heard_ && (moved > kSet || moved < -kSet)) server_set_ns_ = now;
+  server_ahead_ns_ = at - now;
+  heard_ = true;
 }
 
 void PoolService::say_goodbye(Deadline deadline) {
@@ -250,6 +278,7 @@ void PoolService::say_goodbye(Deadline deadline) {
   const Result<PoolBeat> beaten = call<PoolBeat>([node](PoolSession& session, Deadline until) {
     return kvcachefs::beat(session, node, until);
   });
+  if (beaten.ok()) hear_server(beaten->at);
   const Result<std::vector<PoolMember>> members =
       beaten.ok() ? ask_members() : Result<std::vector<PoolMember>>(beaten.error());
   if (!members.ok() || !is_last(*members, beaten->at)) return;
@@ -347,7 +376,7 @@ void PoolService::join() {
       [node](PoolSession& session, Deadline deadline) -> Result<std::uint64_t> {
         // Those of the last run: nobody goes on with them. What cannot be removed is in nobody's way.
         static_cast<void>(
-            sweep_temporaries(session, node, INT64_MAX, kMostSwept, deadline).ok());
+            sweep_temporaries(session, node, TimesThatGo::all(), kMostSwept, deadline).ok());
         return next_pool_log(session, node, deadline);
       });
   if (!log.ok()) {
@@ -429,11 +458,7 @@ void PoolService::beat() {
       });
   if (!beaten.ok()) return;
   beaten_ = Clock::now();
-  {
-    const std::lock_guard lock(mutex_);
-    server_ahead_ns_ = beaten->at - monotonic_now();
-    heard_ = true;
-  }
+  hear_server(beaten->at);
   if (beaten->is_full) found_full();
   const Result<std::vector<PoolMember>> members = ask_members();
   if (!members.ok()) return;
@@ -464,9 +489,7 @@ void PoolService::meet(const std::vector<PoolMember>& members) {
   std::map<Uuid, Peer> peers;
   for (const PoolMember& member : members) {
     const Uuid& node = member.node.node;
-    if (node == options_.node || now - member.beaten >= nanos(options_.dead_after) ||
-        silence(node) >= options_.dead_after)
-      continue;
+    if (node == options_.node || !lives(member, now)) continue;
     living.push_back(node);
     const auto known = peers_.find(node);
     // It may have published before anybody followed it.
@@ -588,18 +611,21 @@ void PoolService::sweep() {
   }
   const Uuid own = options_.node;
   const std::uint64_t log = log_->log();
+  // Of tries that nobody has come back to. What is dated ahead is from before the clock was set.
+  std::optional<TimesThatGo> old = TimesThatGo{.before = now - nanos(kForgottenAfter),
+                                               .after = now + nanos(kForgottenAfter)};
   {
     const std::lock_guard lock(mutex_);
     longest_lease_ = longest;
+    if (was_set_within_locked(kForgottenAfter)) old.reset();
   }
   const Result<void> swept =
       call<void>([=](PoolSession& session, Deadline deadline) -> Result<void> {
         make_trash_directories(session, now, deadline);
         // Somebody may still be reading the last one.
         TRY(sweep_logs(session, own, log - 1, deadline));
-        // Of tries that nobody has come back to.
-        const UnixNanos old = now - nanos(kForgottenAfter);
-        static_cast<void>(sweep_temporaries(session, own, old, kMostSwept, deadline).ok());
+        if (old)
+          static_cast<void>(sweep_temporaries(session, own, *old, kMostSwept, deadline).ok());
         for (const PoolMember& member : forgotten) {
           static_cast<void>(
               TRY(sweep_node(session, member.node.node, member.beaten, kMostSwept, deadline)));

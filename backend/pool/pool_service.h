@@ -161,6 +161,9 @@ class PoolService {
   void meet(const std::vector<PoolMember>& members);
   void note_silence(const std::vector<PoolMember>& members);
   [[nodiscard]] std::chrono::nanoseconds silence(const Uuid& node) const;
+  [[nodiscard]] bool lives(const PoolMember& member, UnixNanos now) const;
+  [[nodiscard]] bool was_set_within_locked(std::chrono::nanoseconds time) const;
+  void hear_server(UnixNanos at);
   void follow();
   void list_sums();
   void sweep();
@@ -210,6 +213,8 @@ class PoolService {
   std::int64_t followed_ns_ = 0;      // monotonic: all living nodes were followed until then
   std::int64_t server_ahead_ns_ = 0;  // of the monotonic clock
   bool heard_ = false;
+  // Monotonic: when this node saw that the server's clock had been set; nullopt: it has not seen that.
+  std::optional<std::int64_t> server_set_ns_;
   std::uint64_t used_ = 0;  // of set_used(), as the next
   std::uint64_t share_ = 0;
   // The longest lease of a node that may still come back; nullopt: not known yet.

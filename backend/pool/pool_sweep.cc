@@ -60,8 +60,8 @@ Result<void> find_sums_directories(PoolSession& session, Deadline deadline) {
   return {};
 }
 
-Result<Swept> sweep_temporaries(PoolSession& session, const Uuid& node, UnixNanos before,
-                                std::size_t most, Deadline deadline) {
+Result<Swept> sweep_temporaries(PoolSession& session, const Uuid& node,
+                                const TimesThatGo& times, std::size_t most, Deadline deadline) {
   const std::string directory = temporaries_of(node);
   const Allowance allowance(deadline);
   std::vector<std::string> old;
@@ -69,7 +69,8 @@ Result<Swept> sweep_temporaries(PoolSession& session, const Uuid& node, UnixNano
   const Result<void> listed = session.list_statuses(
       directory,
       [&](const PoolEntry& entry, const PoolStatus& status) {
-        if (status.kind == PoolKind::kDirectory || status.mtime >= before) return true;
+        const bool goes = status.mtime < times.before || status.mtime > times.after;
+        if (status.kind == PoolKind::kDirectory || !goes) return true;
         all = old.size() < most;
         if (all) old.emplace_back(entry.name);
         return all;
@@ -91,7 +92,7 @@ Result<Swept> sweep_node(PoolSession& session, const Uuid& node, UnixNanos beate
   if (!heartbeat.ok() && !is_gone(heartbeat.error())) return heartbeat.error();
   if (heartbeat.ok() && heartbeat->mtime != beaten) return Swept{};
   TRY(sweep_logs(session, node, UINT64_MAX, deadline));
-  const Swept swept = TRY(sweep_temporaries(session, node, INT64_MAX, most, deadline));
+  const Swept swept = TRY(sweep_temporaries(session, node, TimesThatGo::all(), most, deadline));
   if (!swept.all) return swept;
   static_cast<void>(session.remove_directory(temporaries_of(node), deadline).ok());
   TRY(remove_if_there(session, pool_node_path(node), deadline));

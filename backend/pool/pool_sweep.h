@@ -20,9 +20,15 @@ namespace kvcachefs {
 // Those that are not there are made, as many as there is time for. Errors: of any call.
 [[nodiscard]] Result<void> find_sums_directories(PoolSession& session, Deadline deadline);
 
-// Removes at most `most` unfinished files of a node that nobody has written to since `before` (server's clock).
+// By the server's clock.
+struct TimesThatGo {
+  UnixNanos before = INT64_MIN;
+  UnixNanos after = INT64_MAX;
+  static TimesThatGo all() noexcept { return {.before = INT64_MAX, .after = INT64_MAX}; }
+};
+// Removes at most `most` unfinished files of a node to which somebody wrote last at a time that goes.
 [[nodiscard]] Result<Swept> sweep_temporaries(PoolSession& session, const Uuid& node,
-                                              UnixNanos before, std::size_t most,
+                                              const TimesThatGo& times, std::size_t most,
                                               Deadline deadline);
 
 // Removes a node's change logs with numbers below `below`.

@@ -16,6 +16,9 @@ namespace {
 
 constexpr std::int64_t kHour = 3600 * kNanosPerSecond;
 constexpr std::size_t kMostSeen = 2 * kMostTrashFiles;
+// How far a name may be ahead of what this node takes for the server's time: nodes ask for it at different times, and
+// hear the answers late. A file stays for so much longer at most.
+constexpr std::int64_t kMostAhead = 60 * kNanosPerSecond;
 // Bytes of one file: what is counted can be summed up.
 constexpr std::uint64_t kMostOfOneFile = std::uint64_t{1} << 46;
 static_assert(kMostOfOneFile <= UINT64_MAX / kMostSeen);
@@ -42,14 +45,18 @@ struct TrashDirectory {
 struct TrashFile {
   std::string path;
   std::size_t directory = 0;  // among those that were seen
-  std::uint64_t since = 0;    // seconds since 1970
+  std::uint64_t fileid = 0;
+  std::uint64_t since = 0;  // seconds since 1970
+  std::uint64_t said = 0;   // by its name: later than `since` if that is yet to come
   std::uint64_t size = 0;
   std::uint64_t taken = 0;
+  bool is_removed = false;
 
   // Went there before the other. Numbers of one node in one second go up: a longer name is a larger number.
   [[nodiscard]] bool operator<(const TrashFile& other) const noexcept {
-    return std::make_tuple(since, path.size(), std::string_view(path)) <
-           std::make_tuple(other.since, other.path.size(), std::string_view(other.path));
+    return std::make_tuple(since, said, path.size(), std::string_view(path)) <
+           std::make_tuple(other.since, other.said, other.path.size(),
+                           std::string_view(other.path));
   }
 };
 
@@ -76,7 +83,8 @@ Result<std::vector<TrashDirectory>> trash_directories(PoolSession& session, Dead
   return directories;
 }
 
-Result<TrashListing> list_trash(PoolSession& session, Deadline deadline) {
+// Names that say a time after `latest`, in seconds since 1970, count as of then.
+Result<TrashListing> list_trash(PoolSession& session, std::uint64_t latest, Deadline deadline) {
   TrashListing listing{.directories = TRY(trash_directories(session, deadline)), .files = {}};
   for (std::size_t i = 0; i < listing.directories.size(); ++i) {
     TrashDirectory& directory = listing.directories[i];
@@ -89,7 +97,9 @@ Result<TrashListing> list_trash(PoolSession& session, Deadline deadline) {
           listing.tells_taken = listing.tells_taken || status.taken > 0;
           listing.files.push_back({.path = directory.path + "/" + std::string(entry.name),
                                    .directory = i,
-                                   .since = *since,
+                                   .fileid = status.fileid,
+                                   .since = std::min(*since, latest),
+                                   .said = *since,
                                    .size = status.size,
                                    .taken = status.taken});
           return listing.files.size() < kMostSeen;
@@ -126,6 +136,32 @@ Result<void> remove_trash(PoolSession& session, const std::string& path, Deadlin
       TRY(remove_if_there(session, pool_sums_path(status->fileid), deadline));
   }
   return remove_if_there(session, path, deadline);
+}
+
+std::uint64_t seconds_of(UnixNanos time) noexcept {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(time, 0) / kNanosPerSecond);
+}
+
+// Of the files that are left. The new names are of a node that is none, so that they are nobody else's.
+Result<void> rename_to_now(PoolSession& session, TrashListing& listing, UnixNanos now,
+                           std::size_t most, const Allowance& allowance, TrashSwept& swept,
+                           Deadline deadline) {
+  const Uuid names = random_uuid();
+  for (const TrashFile& file : listing.files) {
+    if (file.said == file.since || file.is_removed) continue;
+    if (swept.renamed >= most || allowance.is_used_up()) {
+      swept.all = false;
+      return {};
+    }
+    const Result<PoolStatus> put =
+        put_into_trash(session, file.path, file.fileid, now, names, swept.renamed, deadline);
+    if (!put.ok() && is_of_server(put.error())) return put.error();
+    // One that cannot be renamed, or that another node has taken, does not keep the others.
+    if (!put.ok()) continue;
+    --listing.directories[file.directory].left;
+    ++swept.renamed;
+  }
+  return {};
 }
 
 }  // namespace
@@ -165,16 +201,17 @@ Result<PoolStatus> put_into_trash(PoolSession& session, std::string_view path,
 
 Result<TrashSwept> sweep_trash(PoolSession& session, const TrashRule& rule, std::size_t most,
                                Deadline deadline) {
-  const auto limit =
-      static_cast<std::uint64_t>(std::max<std::int64_t>(rule.before, 0) / kNanosPerSecond);
+  const std::uint64_t limit = seconds_of(rule.before);
+  const std::uint64_t latest =
+      seconds_of(rule.now > INT64_MAX - kMostAhead ? INT64_MAX : rule.now + kMostAhead);
   const Allowance allowance(deadline);
-  TrashListing listing = TRY(list_trash(session, deadline));
+  TrashListing listing = TRY(list_trash(session, latest, deadline));
   TrashSwept swept;
   for (const TrashFile& file : listing.files) {
     ++swept.left.files;
     swept.left.bytes += listing.bytes_of(file);
   }
-  for (const TrashFile& file : listing.files) {
+  for (TrashFile& file : listing.files) {
     const bool is_too_much =
         swept.left.files > rule.most.files || swept.left.bytes > rule.most.bytes;
     if (file.since >= limit && !is_too_much) break;
@@ -186,6 +223,7 @@ Result<TrashSwept> sweep_trash(PoolSession& session, const TrashRule& rule, std:
     if (!removed.ok() && is_of_server(removed.error())) return removed.error();
     // One that cannot be removed does not keep the others.
     if (!removed.ok()) continue;
+    file.is_removed = true;
     --listing.directories[file.directory].left;
     const std::uint64_t bytes = listing.bytes_of(file);
     ++swept.removed.files;
@@ -193,9 +231,12 @@ Result<TrashSwept> sweep_trash(PoolSession& session, const TrashRule& rule, std:
     --swept.left.files;
     swept.left.bytes -= bytes;
   }
+  if (rule.renames)
+    TRY(rename_to_now(session, listing, rule.now, most, allowance, swept, deadline));
   // Those that files may still come to stay: a full pool has no room for others.
   for (const TrashDirectory& directory : listing.directories)
-    if (directory.left == 0 && directory.hour && *directory.hour < limit / 3600)
+    if (directory.left == 0 && directory.hour &&
+        (*directory.hour < limit / 3600 || *directory.hour > latest / 3600 + 1))
       static_cast<void>(session.remove_directory(directory.path, deadline).ok());
   return swept;
 }

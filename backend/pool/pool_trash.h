@@ -49,8 +49,13 @@ void make_trash_directories(PoolSession& session, UnixNanos now, Deadline deadli
 
 // What is too much in the trash: files that were put there before `before` (server's clock), and of the others the
 // oldest, as long as all are more than `most`.
+//
+// A server whose clock is set back leaves names that say a time to come, and by these the files would stay until then.
+// They count as put there now, and one node gives them names of now.
 struct TrashRule {
   UnixNanos before = INT64_MIN;
+  UnixNanos now = INT64_MAX;  // server's clock, where it is known
+  bool renames = false;       // gives files of a time to come names of now, which is known
   PoolTrash most = {.files = UINT64_MAX, .bytes = UINT64_MAX};
   // All of it.
   static TrashRule nothing_stays() noexcept { return {.before = INT64_MAX}; }
@@ -60,14 +65,16 @@ struct TrashRule {
 
 struct TrashSwept {
   PoolTrash removed = {};
+  std::uint64_t renamed = 0;  // files whose names said a time to come
   // Counts the files with names of ours; of a trash of more than twice kMostTrashFiles, as many.
   PoolTrash left = {};
   bool all = true;  // false: there is more to be removed, for the next call
 };
 
 // Removes what is too much, `most` files at most, with their checksums, unless these are of another file by now, or the
-// file has another name. Half of the time until the deadline is for that. Several nodes may do it at once: they remove
-// the same files, because the order is one.
+// file has another name. Renames `most` files at most. Half of the time until the deadline is for that. Several nodes may
+// do it at once: they remove the same files, because the order is one, and a file that one of them has renamed is gone to
+// the others.
 [[nodiscard]] Result<TrashSwept> sweep_trash(PoolSession& session, const TrashRule& rule,
                                              std::size_t most, Deadline deadline);
 

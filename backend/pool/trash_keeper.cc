@@ -57,7 +57,8 @@ void TrashKeeper::run() {
                 swept.error().code);
     lock.lock();
     // There is more: at once, but where nothing of it could be removed.
-    if (duty && swept.ok() && !swept->all && swept->removed.files > 0) continue;
+    if (duty && swept.ok() && !swept->all && swept->removed.files + swept->renamed > 0)
+      continue;
     const std::chrono::nanoseconds shortest =
         std::max<std::chrono::nanoseconds>(kLookEvery, took * kRestWhenFull);
     changed_.wait_for(lock, shortest, [this] { return stopping_; });
@@ -83,6 +84,8 @@ Result<TrashSwept> TrashKeeper::step(const Duty& duty) {
       [duty](PoolSession& session, Deadline deadline) -> Result<Step> {
         TrashRule rule = TrashRule::all_stays();
         rule.before = duty.before;
+        rule.now = duty.now;
+        rule.renames = duty.renames;
         if (duty.is_bounded) {
           rule.most.files = kMostTrashFiles;
           const std::uint64_t room =

@@ -23,6 +23,8 @@ class TrashKeeper {
   // What this node is to do with the trash by now.
   struct Duty {
     UnixNanos before = INT64_MIN;  // what was put there before goes, by the server's clock
+    UnixNanos now = INT64_MAX;     // by that clock, where it is known
+    bool renames = false;          // this node gives files of a time to come names of now
     bool is_bounded = false;       // this node removes what is beyond the trash's share
     std::uint64_t room =
         0;  // of which it has its share, in bytes; 0: all of the pool's filesystem

@@ -25,6 +25,7 @@
 #include "backend/pool/pool_trash.h"
 #include "tests/fakes/expect_result.h"
 #include "tests/fakes/faulty_pool_session.h"
+#include "tests/fakes/forwarding_pool_session.h"
 #include "tests/fakes/pulse.h"
 #include "tests/servers/pool_places.h"
 
@@ -311,16 +312,21 @@ TEST_P(PoolServiceContract, AServerThatLiesOnceDoesNotRefuse) {
 class PoolServiceTrash : public PoolServiceContract {
  protected:
   std::uint64_t put(std::size_t bytes) {
-    const auto session = place_->open();
     const std::string name = "f" + std::to_string(++number_);
     std::ofstream(place_->root() + "/" + name) << std::string(bytes, 'x');
-    const Result<PoolStatus> status = (*session)->status(name, testing::soon());
-    EXPECT_OK(status);
     // It is not too old as long as the test runs: the lease is a second.
-    const UnixNanos later = status->mtime + 3600 * kNanosPerSecond;
-    EXPECT_OK(put_into_trash(**session, name, status->fileid, later, Node::node_number(9),
-                             number_, testing::soon()));
+    put_at(name, 50s);
     return number_;
+  }
+  // So long after what the server takes for the time.
+  void put_at(const std::string& name, std::chrono::seconds ahead) {
+    const auto session = place_->open();
+    std::ofstream(place_->root() + "/" + name, std::ios::app) << "";
+    const Result<PoolStatus> status = (*session)->status(name, testing::soon());
+    ASSERT_OK(status);
+    const UnixNanos when = file_clock_now() + std::chrono::nanoseconds(ahead).count();
+    EXPECT_OK(put_into_trash(**session, name, status->fileid, when, Node::node_number(9),
+                             ++put_, testing::soon()));
   }
   std::uint64_t files() {
     const auto session = place_->open();
@@ -331,6 +337,7 @@ class PoolServiceTrash : public PoolServiceContract {
 
  private:
   std::uint64_t number_ = 0;
+  std::uint64_t put_ = 0;
 };
 
 TEST_P(PoolServiceTrash, IsKnownToAllNodes) {
@@ -370,6 +377,74 @@ TEST_P(PoolServiceTrash, GoesWithTheLastMountThatEnds) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 9s);
 }
 
+// A server's clock was ahead by a year, and is set right.
+TEST_P(PoolServiceTrash, ATimeToComeKeepsNothingThere) {
+  put_at("ahead", 365 * 24h);
+  Node a(*place_, 1);
+  EXPECT_TRUE(comes_true([&] { return files() == 0; }));
+}
+
+// What it hears of a server's clock is that time, and so much more.
+class ShiftedSession : public testing::ForwardingPoolSession {
+ public:
+  ShiftedSession(std::unique_ptr<PoolSession> below, const std::atomic<std::int64_t>& shift)
+      : ForwardingPoolSession(std::move(below)), shift_(shift) {}
+  using PoolSession::status;
+  Result<PoolStatus> status(PoolFile& file, Deadline deadline) override {
+    PoolStatus status = TRY(below_->status(file, deadline));
+    status.mtime += shift_;
+    return status;
+  }
+
+ private:
+  const std::atomic<std::int64_t>& shift_;
+};
+
+class PoolServiceClock : public PoolServiceTrash {
+ protected:
+  PoolClient::Open open() {
+    return [this](Deadline) -> Result<std::unique_ptr<PoolSession>> {
+      return std::unique_ptr<PoolSession>(
+          std::make_unique<ShiftedSession>(TRY(place_->open()), shift_));
+    };
+  }
+  // The server's clock is set forth by an hour, and the node hears of it.
+  void set_forth(PoolService& service) {
+    ASSERT_TRUE(comes_true([&] { return service.living().size() == 1; }));
+    shift_ = 3600 * kNanosPerSecond;
+    ASSERT_TRUE(comes_true(
+        [&] { return service.server_now() > file_clock_now() + 1800 * kNanosPerSecond; }));
+  }
+
+ private:
+  std::atomic<std::int64_t> shift_{0};
+};
+
+TEST_P(PoolServiceClock, ThatIsSetForthTakesNothingFromTheTrash) {
+  PoolService a(open(), {.node = Node::node_number(1), .lease = 60s, .beat_every = 100ms});
+  a.found_full();  // It looks at its trash every two seconds.
+  a.start();
+  set_forth(a);
+  put_at("now", 0s);
+  put_at("ahead", 365 * 24h);
+  const std::string ahead =
+      place_->root() + "/" +
+      pool_trash_path(file_clock_now() + 365 * 86'400 * kNanosPerSecond, {}, 0);
+  const std::string hour = ahead.substr(0, ahead.rfind('/'));
+  ASSERT_TRUE(comes_true([&] { return !std::filesystem::exists(hour); }))
+      << "it has looked at its trash";
+  EXPECT_EQ(2U, files());
+}
+
+TEST_P(PoolServiceClock, ThatIsSetForthKillsNobody) {
+  Node a(open(), 1, 50ms, 20'000ms);
+  set_forth(*a);
+  const auto session = place_->open();
+  ASSERT_OK(session);
+  ASSERT_OK(beat(**session, {.node = Node::node_number(2), .lease = 1000ms}, testing::soon()));
+  EXPECT_TRUE(comes_true([&] { return a->living().size() == 2; }));
+}
+
 TEST(PoolTrashTime, IsShorterWhereThereIsNoRoom) {
   EXPECT_EQ(120s, PoolService::trash_time(60s, false));
   EXPECT_EQ(75s, PoolService::trash_time(60s, true));
@@ -377,6 +452,8 @@ TEST(PoolTrashTime, IsShorterWhereThereIsNoRoom) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PoolServiceTrash, ::testing::ValuesIn(testing::pool_places()),
+                         [](const auto& each) { return each.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, PoolServiceClock, ::testing::ValuesIn(testing::pool_places()),
                          [](const auto& each) { return each.param.name; });
 INSTANTIATE_TEST_SUITE_P(All, PoolServiceContract, ::testing::ValuesIn(testing::pool_places()),
                          [](const auto& each) { return each.param.name; });

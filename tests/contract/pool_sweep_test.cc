@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "backend/pool/pool_members.h"
+#include "backend/pool/pool_path.h"
 #include "backend/pool/pool_transfer.h"
 #include "backend/pool/pool_trash.h"
 #include "tests/fakes/expect_result.h"
@@ -149,6 +151,90 @@ TEST_P(PoolSweep, TheOldestOfTheTrashGoesWhenThereIsTooMuchOfIt) {
   EXPECT_EQ(0u, files_below(".kvcachefs/trash"));
 }
 
+constexpr std::int64_t kYear = 365 * 86'400 * kNanosPerSecond;
+
+// The server's clock was ahead, and is set right.
+TEST_P(PoolSweep, ATimeToComeInATrashNameCountsAsNow) {
+  std::vector<PoolFilePtr> files;
+  const auto put = [&](UnixNanos when) {
+    const std::string name = "f" + std::to_string(files.size());
+    files.push_back(make(name));
+    ASSERT_OK(put_into_trash(*session_, name, files.back()->status().fileid, when, kNode,
+                             files.size(), soon()));
+  };
+  for (int i = 0; i < 5; ++i) put(kNow + kYear + i * kNanosPerSecond);
+  put(kNow);
+  const TrashRule rule{.before = kNow - 120 * kNanosPerSecond, .now = kNow, .renames = true};
+  Result<TrashSwept> swept = sweep_trash(*session_, rule, 3, soon());
+  ASSERT_OK(swept);
+  EXPECT_EQ(3u, swept->renamed);
+  EXPECT_FALSE(swept->all);
+  swept = sweep_trash(*session_, rule, 100, soon());
+  ASSERT_OK(swept);
+  EXPECT_EQ(2u, swept->renamed);
+  EXPECT_TRUE(swept->all);
+  swept = sweep_trash(*session_, rule, 100, soon());
+  ASSERT_OK(swept);
+  EXPECT_EQ(0u, swept->renamed);
+  EXPECT_EQ(0u, swept->removed.files);
+  EXPECT_EQ(6u, swept->left.files);
+  for (const PoolFilePtr& file : files)
+    EXPECT_OK(session_->status(*file, soon())) << "a reader has it";
+  EXPECT_FALSE(std::filesystem::exists(
+      below(std::string(split_pool_path(pool_trash_path(kNow + kYear, kNode, 0)).first))));
+  swept = sweep_trash(*session_, {.before = kNow + kNanosPerSecond}, 100, soon());
+  ASSERT_OK(swept);
+  EXPECT_EQ(6u, swept->removed.files);
+  EXPECT_EQ(0u, files_below(".kvcachefs/trash"));
+}
+
+TEST_P(PoolSweep, SeveralNodesRenameATrashThatIsAheadAndLoseNothing) {
+  constexpr std::uint64_t kFiles = 40;
+  for (std::uint64_t i = 0; i < kFiles; ++i) {
+    const std::string name = "f" + std::to_string(i);
+    // Of many runs of one node: by its seconds alone each has a name of its own.
+    ASSERT_OK(put_into_trash(*session_, name, make(name)->status().fileid,
+                             kNow + kYear + static_cast<std::int64_t>(i) * kNanosPerSecond,
+                             kNode, 1, soon()));
+  }
+  std::atomic<std::uint64_t> renamed{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      const Result<std::unique_ptr<PoolSession>> session = place_->open();
+      ASSERT_OK(session);
+      for (bool all = false; !all;) {
+        const Result<TrashSwept> swept =
+            sweep_trash(**session, {.now = kNow, .renames = true}, 7, soon());
+        ASSERT_OK(swept);
+        renamed += swept->renamed;
+        all = swept->all;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(kFiles, renamed);
+  EXPECT_EQ(kFiles, files_below(".kvcachefs/trash"));
+  const Result<TrashSwept> swept =
+      sweep_trash(*session_, {.before = kNow + kNanosPerSecond}, 100, soon());
+  ASSERT_OK(swept);
+  EXPECT_EQ(kFiles, swept->removed.files);
+}
+
+// A name of a year ahead would have it stay longer than all that was put there since.
+TEST_P(PoolSweep, WhatSaidATimeToComeGoesBeforeWhatCameLater) {
+  const PoolFilePtr ahead = make("ahead");
+  ASSERT_OK(put_into_trash(*session_, "ahead", ahead->status().fileid, kNow + kYear, kNode, 1,
+                           soon()));
+  ASSERT_OK(sweep_trash(*session_, {.now = kNow, .renames = true}, 100, soon()));
+  const PoolFilePtr later = make("later");
+  ASSERT_OK(put_into_trash(*session_, "later", later->status().fileid,
+                           kNow + 5 * kNanosPerSecond, kNode, 2, soon()));
+  ASSERT_OK(sweep_trash(*session_, {.most = {.files = 1, .bytes = UINT64_MAX}}, 100, soon()));
+  EXPECT_OK(session_->status(*later, soon()));
+  EXPECT_EQ(1u, files_below(".kvcachefs/trash"));
+}
+
 TEST_P(PoolSweep, WhatADeadNodeLeftGoes) {
   const std::string directory = ".kvcachefs/tmp/" + format_uuid(kNode);
   ASSERT_OK(make_directories(*session_, directory, soon()));
@@ -158,19 +244,22 @@ TEST_P(PoolSweep, WhatADeadNodeLeftGoes) {
   const timespec later[2] = {{.tv_sec = 2'000'000'000, .tv_nsec = 0},
                              {.tv_sec = 2'000'000'000, .tv_nsec = 0}};
   ASSERT_EQ(0, ::utimensat(AT_FDCWD, below(young).c_str(), later, 0));
-  Result<Swept> swept = sweep_temporaries(*session_, kNode, made + 1, 4, soon());
+  Result<Swept> swept = sweep_temporaries(*session_, kNode, {.before = made + 1}, 4, soon());
   ASSERT_OK(swept);
   EXPECT_EQ(4u, swept->files);
   EXPECT_FALSE(swept->all);
-  swept = sweep_temporaries(*session_, kNode, made + 1, 100, soon());
+  swept = sweep_temporaries(*session_, kNode, {.before = made + 1}, 100, soon());
   ASSERT_OK(swept);
   EXPECT_EQ(6u, swept->files);
   EXPECT_TRUE(swept->all);
   EXPECT_EQ(1u, files_below(".kvcachefs/tmp")) << "somebody may still be writing it";
-  swept = sweep_temporaries(*session_, kNode, INT64_MAX, 100, soon());
+  // Nobody is by whose clock that time is yet to come.
+  swept = sweep_temporaries(*session_, kNode,
+                            {.before = made + 1, .after = made + 3600 * kNanosPerSecond}, 100,
+                            soon());
   ASSERT_OK(swept);
   EXPECT_EQ(1u, swept->files);
-  EXPECT_OK(sweep_temporaries(*session_, kNode, INT64_MAX, 100, soon()));
+  EXPECT_OK(sweep_temporaries(*session_, kNode, TimesThatGo::all(), 100, soon()));
 }
 
 TEST_P(PoolSweep, ADeadNodeGoesWithAllThatIsItsOwn) {
