@@ -18,6 +18,10 @@ bool is_not_ours(int code) noexcept {
   return code == EACCES || code == EPERM || code == EXDEV || code == ELOOP;
 }
 
+bool is_ahead(UnixNanos used, UnixNanos now) noexcept {
+  return now < INT64_MAX - PoolTally::kAhead && used > now + PoolTally::kAhead;
+}
+
 }  // namespace
 
 bool PoolColdFile::operator<(const PoolColdFile& other) const noexcept {
@@ -39,8 +43,9 @@ void PoolTally::add(PoolColdFile file) {
   file.size = std::min(file.size, kMostTaken);
   bytes_ += std::min(file.size, UINT64_MAX - bytes_);
   ++files_;
-  if (file.written > now_) file.written = 0;
-  file.rank = file.used > now_ ? file.written : file.used;
+  if (is_ahead(file.used, now_) && ahead_.size() < kMostAhead) ahead_.push_back(file.path);
+  file.written = std::min(file.written, now_);
+  file.rank = std::min(file.used, now_);
   if (stay_ != nullptr && stay_->count(file.fileid) > 0) return;
   const bool is_full = cold_bytes_ >= wanted_ || coldest_.size() >= kMostCold;
   if (is_full && (coldest_.empty() || *coldest_.rbegin() < file)) return;
@@ -52,6 +57,13 @@ void PoolTally::add(PoolColdFile file) {
     cold_bytes_ -= warmest->size;
     coldest_.erase(warmest);
   }
+}
+
+Result<void> use_now(PoolSession& session, const std::string& path, UnixNanos now,
+                     Deadline deadline) {
+  const PoolFilePtr file = TRY(session.open(path, deadline));
+  if (!is_ahead(file->status().atime, now)) return {};
+  return session.touch(*file, deadline);
 }
 
 Result<std::vector<std::string>> tally_directory(

@@ -4,8 +4,9 @@
 // published from its begin on, and is worth nothing without it.
 //
 // Users and other nodes decide what a file's size and times are. A file counts by what it takes
-// of the disk, so that a sparse one costs nobody else's files; a use that is yet to come is
-// none.
+// of the disk, so that a sparse one costs nobody else's files; a use that is yet to come (the
+// server's clock was set back, or somebody has told it) counts as one of now, and is made one, so
+// that it is one for no longer than others are.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +39,10 @@ struct PoolColdFile {
 class PoolTally {
  public:
   static constexpr std::size_t kMostCold = 4096;
+  // How far ahead a use may be, for a tally takes its time; and how many that are further ahead it
+  // names: who asks for them has a call to make for each.
+  static constexpr std::int64_t kAhead = 3600 * kNanosPerSecond;
+  static constexpr std::size_t kMostAhead = 1024;
   // Directories within each other; deeper ones are passed over.
   static constexpr std::size_t kMostDepth = 64;
 
@@ -60,6 +65,8 @@ class PoolTally {
   [[nodiscard]] bool tells_taken() const noexcept { return tells_taken_; }
   // Files were counted by their size before one told: another count is right.
   [[nodiscard]] bool is_doubtful() const noexcept { return tells_taken_ && guessed_; }
+  // Paths of files whose use is yet to come, for use_now().
+  [[nodiscard]] const std::vector<std::string>& ahead() const noexcept { return ahead_; }
   // From the coldest on.
   [[nodiscard]] const std::set<PoolColdFile>& coldest() const noexcept { return coldest_; }
 
@@ -73,7 +80,13 @@ class PoolTally {
   std::uint64_t files_ = 0;
   std::uint64_t cold_bytes_ = 0;
   std::set<PoolColdFile> coldest_;
+  std::vector<std::string> ahead_;
 };
+
+// Where the file's use is later than `now` by more than PoolTally::kAhead, it becomes one of the server's time. Errors:
+// those of any call.
+[[nodiscard]] Result<void> use_now(PoolSession& session, const std::string& path, UnixNanos now,
+                                   Deadline deadline);
 
 // Adds the files of one directory, and gives the paths of the directories in it. Of the root only what `is_mine` says
 // yes to; what kvcachefs has there of its own is left out. A directory that is gone has none. Errors: those of any call.

@@ -129,7 +129,25 @@ Result<void> PoolEvictor::count(const std::vector<Uuid>& nodes) {
   counted_ = begin;
   is_used_up_ = false;
   service_.set_used(own_, share_);
+  make_uses_of_now(counted->ahead());
   return {};
+}
+
+// Else they would stay until that time, whoever uses others.
+void PoolEvictor::make_uses_of_now(const std::vector<std::string>& paths) {
+  const UnixNanos now = service_.server_now();
+  for (const std::string& path : paths) {
+    if (!sleep(std::chrono::milliseconds{0})) return;
+    const Result<void> used =
+        service_.client().call<void>(PoolClass::kBackground, SteadyClock::now() + kCallDeadline,
+                                     [path, now](PoolSession& session, Deadline deadline) {
+                                       return use_now(session, path, now, deadline);
+                                     });
+    if (used.ok()) continue;
+    log_debug("pool: use not made one of now path=\"{}\" step=\"{}\" errno={}", path,
+              used.error().what, used.error().code);
+    if (!is_of_path(used.error().code)) return;
+  }
 }
 
 Result<std::shared_ptr<const PoolTally>> PoolEvictor::tally(const std::vector<Uuid>& nodes) {

@@ -60,6 +60,7 @@ class PoolEvictor {
   void look();
   [[nodiscard]] bool is_count_old(std::uint64_t share) const;
   Result<void> count(const std::vector<Uuid>& nodes);
+  void make_uses_of_now(const std::vector<std::string>& paths);
   Result<std::shared_ptr<const PoolTally>> tally(const std::vector<Uuid>& nodes);
   Result<std::uint64_t> limit(std::uint64_t& used);
   void evict(std::uint64_t bytes);

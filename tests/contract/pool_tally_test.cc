@@ -1,7 +1,9 @@
 // What stands on a pool is counted, and the coldest of it found, over each kind of pool.
 #include "backend/pool/pool_tally.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -93,14 +95,35 @@ TEST(PoolTally, ASparseFileCountsByWhatItTakes) {
   EXPECT_EQ(1u, guess.coldest().size());
 }
 
-TEST(PoolTally, AUseThatIsYetToComeIsNone) {
+TEST(PoolTally, AUseThatIsYetToComeIsOneOfNow) {
   PoolTally tally(100, nullptr, 10 * kMinute);
   tally.add({.path = "now", .fileid = 1, .size = 1, .used = 9 * kMinute, .written = 0});
   tally.add({.path = "old", .fileid = 2, .size = 1, .used = 2 * kMinute, .written = 0});
   tally.add({.path = "future", .fileid = 3, .size = 1, .used = INT64_MAX, .written = kMinute});
   tally.add({.path = "both", .fileid = 4, .size = 1, .used = INT64_MAX, .written = INT64_MAX});
   tally.add({.path = "past", .fileid = 5, .size = 1, .used = INT64_MIN, .written = INT64_MIN});
-  EXPECT_EQ((std::vector<std::string>{"past", "both", "future", "old", "now"}), paths(tally));
+  EXPECT_EQ((std::vector<std::string>{"past", "old", "now", "both", "future"}), paths(tally));
+  EXPECT_EQ((std::vector<std::string>{"future", "both"}), tally.ahead());
+}
+
+TEST_P(PoolTallies, AUseThatIsYetToComeBecomesOneOfNow) {
+  const Result<PoolFilePtr> file = session_->create("f", 0644, soon());
+  ASSERT_OK(file);
+  const UnixNanos now = (*file)->status().mtime;
+  const auto use_at = [&](UnixNanos when) {
+    const timespec times[2] = {to_timespec(when), {.tv_sec = 0, .tv_nsec = UTIME_OMIT}};
+    ASSERT_EQ(0, ::utimensat(AT_FDCWD, below("f").c_str(), times, 0));
+    ASSERT_OK(use_now(*session_, "f", now, soon()));
+  };
+  const auto used = [&] {
+    struct stat status {};
+    EXPECT_EQ(0, ::stat(below("f").c_str(), &status));
+    return to_nanos(status.st_atim);
+  };
+  use_at(now + 365 * 24 * 60 * kMinute);
+  EXPECT_LT(used(), now + 10 * kMinute);
+  use_at(now - 10 * kMinute);
+  EXPECT_EQ(now - 10 * kMinute, used());
 }
 
 TEST_P(PoolTallies, CountsItsOwnTopsAndNotTheService) {
