@@ -53,9 +53,21 @@ struct stat remote_status(const InodeRecord& record) {
   return status;
 }
 
+// Nobody has written to it in this run: what it is by now it was when the run began, or it was changed below the mount.
+// Who opened it for writing has had it judged before, and may store through a mapping since. The wall clock has no say
+// where all such mappings are known, because it may have been set: its times are of no order then.
+bool is_of_older_runs(const Core& core, const Inode& inode, const DataStamp& now,
+                      UnixNanos began) {
+  if (inode.write_opens > 0 || core.unseen.holds(inode.number)) return false;
+  return core.unseen.is_whole() || now.mtime < began;
+}
+
 // The machine went down while it was being changed, and the record of that was lost (fs/life/recover.h: what is mutable).
-bool is_of_cut_run(const Core& core, const InodeRecord& record, const DataStamp& now) {
-  return record.object < core.cut.before && now.mtime < core.cut.ended;
+bool is_of_cut_run(const Core& core, const Inode& inode, const DataStamp& now) {
+  if (inode.record.object >= core.cut.before) return false;
+  // Runs since then may have had writers whom this one does not know.
+  return core.is_first_since_cut ? is_of_older_runs(core, inode, now, core.cut.ended)
+                                 : now.mtime < core.cut.ended;
 }
 
 // It was sealed, with checksums, when the last run ended, nobody had it open or mapped any more,
@@ -63,7 +75,7 @@ bool is_of_cut_run(const Core& core, const InodeRecord& record, const DataStamp&
 bool was_changed_below(const Core& core, const Inode& inode, const DataStamp& now) {
   const ObjectId object = inode.record.object;
   return core.closed_from && object >= *core.closed_from && object < core.first_object &&
-         inode.write_opens == 0 && now.mtime < core.started &&
+         is_of_older_runs(core, inode, now, core.started) &&
          inode.record.stamp.size <= kMostChecksummedBytes;
 }
 
@@ -153,7 +165,7 @@ Result<struct stat> checked_status(Core& core, Inode& inode) {
             is_same_data(now, record.stamp) || record.nlink == 0)
           return *backing;
         TRY(may_change());
-        const bool is_of_cut = is_of_cut_run(core, record, now);
+        const bool is_of_cut = is_of_cut_run(core, inode, now);
         const bool is_below = !is_of_cut && was_changed_below(core, inode, now);
         const bool is_synced = (record.flags & kInodeFsynced) != 0;
         const bool is_same_size = now.size == record.stamp.size;

@@ -163,6 +163,7 @@ Result<RecoveryReport> recover(Core& core, Reaper& reaper, std::string& problem)
     // There was one, and of what is not readable: all are judged.
     if ((another_boot && !last.clean) || !cut.ok()) {
       core.cut = {.before = core.first_object, .ended = file_clock_now()};
+      core.is_first_since_cut = another_boot && !last.clean;
       TRY(core.catalog.set_machine_cut(core.cut));
     }
     const bool machine_crashed = another_boot && !last.clean;

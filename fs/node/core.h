@@ -87,6 +87,7 @@ struct Core {
   // Those that it had: where the backing file is missing, the record of an eviction may have been lost, and
   // where it is another one, that of a change. before == 0: it did not.
   MachineCut cut;
+  bool is_first_since_cut = false;  // this run is the first since then
   // Of that, who has not seen all yet: the walk over the objects, and the one over backing files that are of none.
   std::atomic<int> cut_looks_left{2};
   // Ids from here on are of this run.

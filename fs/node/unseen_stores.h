@@ -26,6 +26,10 @@ class UnseenStores {
       is_whole_ = is_whole_ && files_.count(inode) > 0;
     }
   }
+  [[nodiscard]] bool holds(InodeNumber inode) const {
+    const std::lock_guard lock(mutex_);
+    return files_.count(inode) > 0;
+  }
   // False: there were more.
   [[nodiscard]] bool is_whole() const {
     const std::lock_guard lock(mutex_);

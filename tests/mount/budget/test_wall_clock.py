@@ -1,18 +1,15 @@
 """The daemon's wall clock is set an hour forth or back while it serves, or is wrong by decades in one run of it and right in
 the next: leases, times to live and the order of eviction go on as if nothing had been. The kernel's clock, and with it the
-stamps of the backing files, stays; wall_clock.c says how."""
+stamps of the backing files, stays; tests/wall_clock.c says how."""
 
-import mmap
 import os
 import random
-import struct
-import subprocess
-import tempfile
 
 import pytest
 
 import kvmount
 import pools
+import wall_clock
 from stores import MIB
 from test_leases import BUDGET, is_there, leases, look_up, press, put
 
@@ -25,40 +22,10 @@ SETS = {"forth": HOUR, "back": -HOUR}
 YEARS = {"1970": -56 * 365 * 24 * HOUR, "2040": 14 * 365 * 24 * HOUR}
 
 
-class WallClock:
-    """What a daemon with `environment` takes for the time."""
-
-    def __init__(self, directory):
-        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "wall_clock.c")
-        library = os.path.join(directory, "wall_clock.so")
-        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o", library,
-                        source, "-ldl", "-pthread"], check=True, timeout=120)
-        self._path = os.path.join(directory, "offset")
-        with open(self._path, "wb") as file:
-            file.write(bytes(8))
-        self.environment = {"LD_PRELOAD": library, "WALL_CLOCK_OFFSET": self._path}
-
-    def set_off(self, seconds):
-        """From here on the clock is off by so many seconds."""
-        with open(self._path, "r+b") as file, mmap.mmap(file.fileno(), 8) as view:
-            view[:] = struct.pack("q", seconds)
-
-
 @pytest.fixture(name="clock")
 def a_clock():
-    with tempfile.TemporaryDirectory(prefix="kvcachefs-clock-", dir="/var/tmp") as directory:
-        yield WallClock(directory)
-
-
-def check_that_it_is_off(mount, name, seconds):
-    """A directory has its stamps from the daemon alone, so it shows what that takes for the
-    time."""
-    path = os.path.join(mount.mnt, name)
-    os.mkdir(path)
-    control = os.path.join(mount.control, name)
-    os.mkdir(control)
-    off = os.stat(path).st_mtime - os.stat(control).st_mtime
-    assert abs(off - seconds) < 60, f"the clock is off by {off} s, not {seconds}"
+    with wall_clock.wall_clock() as clock:
+        yield clock
 
 
 @pytest.mark.parametrize("way", SETS)
@@ -69,7 +36,7 @@ def test_leases_do_not_jump(limited, clock, seed, way):
     kvmount.run_as(look_up, paths)
     assert leases(mount) == 8
     clock.set_off(SETS[way])
-    check_that_it_is_off(mount, "set", SETS[way])
+    wall_clock.check_that_it_is_off(mount, "set", SETS[way])
     assert leases(mount) == 8
     press(mount, 2 * BUDGET, chance)
     assert all(is_there(mount, path) for path in paths), "a lease ended when the clock was set"
@@ -92,7 +59,7 @@ def test_times_to_live_do_not_jump(limited, clock, way):
         os.setxattr(os.path.join(mount.mnt, name), "user.kvcachefs.ttl", ttl)
     put(mount, ["long/before"])
     clock.set_off(SETS[way])
-    check_that_it_is_off(mount, "set", SETS[way])
+    wall_clock.check_that_it_is_off(mount, "set", SETS[way])
     put(mount, ["long/after", "short/after"])
     # The expirer has looked at all of them when this one has gone.
     kvmount.wait_until(lambda: os.listdir(os.path.join(mount.mnt, "short")) == [], 30,
@@ -111,7 +78,7 @@ def test_the_order_of_eviction_does_not_turn(limited, clock, seed, way):
     half = BUDGET // MIB // 4
     old = put(mount, [f"old/{n}" for n in range(half)])
     clock.set_off(SETS[way])
-    check_that_it_is_off(mount, "set", SETS[way])
+    wall_clock.check_that_it_is_off(mount, "set", SETS[way])
     new = put(mount, [f"new/{n}" for n in range(half)])
     press(mount, BUDGET * 7 // 10, random.Random(seed))
     old_left = [path for path in old.values() if is_there(mount, path)]
@@ -130,7 +97,7 @@ def restart(mount, clock, how, seconds):
     end(mount, how)
     clock.set_off(seconds)
     mount.start()
-    check_that_it_is_off(mount, f"run-{random.random()}", seconds)
+    wall_clock.check_that_it_is_off(mount, f"run-{random.random()}", seconds)
 
 
 def put_with_ttl(mount, ttl, number, block_alone=False):
@@ -154,7 +121,7 @@ def wait_for_a_pass_of_the_expirer(mount, number):
 def test_a_clock_that_was_wrong_in_the_last_run_ends_no_file(limited, clock, year, how):
     clock.set_off(YEARS[year])
     mount = limited(size=BUDGET, disk=256 * MIB, env=clock.environment, options=["--lease", "1s"])
-    check_that_it_is_off(mount, "set", YEARS[year])
+    wall_clock.check_that_it_is_off(mount, "set", YEARS[year])
     # The kernel's stamps are of now: in 2040 a file that is no block would be as old as that by them.
     paths = put_with_ttl(mount, 1800, 1, block_alone=year == "2040")
     restart(mount, clock, how, 0)

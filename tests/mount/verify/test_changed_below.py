@@ -8,6 +8,7 @@ import pytest
 
 import damage
 import kvmount
+import wall_clock
 
 pytestmark = pytest.mark.skipif(kvmount.PLAIN, reason="ext4 has no seals")
 
@@ -38,6 +39,12 @@ def overwrite(path):
     os.close(fd)
 
 
+def overwrite_in_2096(path):
+    """As it was then, by a wall clock that is right since."""
+    overwrite(path)
+    os.utime(path, (4 * 10**9, 4 * 10**9))
+
+
 def lengthen(path):
     with open(path, "ab") as file:
         file.write(NEW)
@@ -49,7 +56,7 @@ def cut(path):
 
 @pytest.mark.gate
 @pytest.mark.by_seed
-@pytest.mark.parametrize("change", [overwrite, lengthen, cut], ids=lambda change: change.__name__)
+@pytest.mark.parametrize("change", [overwrite, overwrite_in_2096, lengthen, cut], ids=lambda change: change.__name__)
 def test_what_was_changed_below_is_a_miss(mounts, data_path, change):
     mount = mounts(data_path=data_path)
     store(mount, ["spoiled", "other"])
@@ -112,6 +119,28 @@ def test_a_store_that_nobody_saw_is_no_damage(mounts, data_path):
     check_new(mount, "mapped")
     mount.remount()
     check_new(mount, "mapped")
+
+
+@pytest.mark.skipif(kvmount.SANITIZER, reason="a sanitizer wants to be loaded first")
+def test_a_store_that_nobody_saw_is_no_damage_when_the_clock_was_ahead(mounts):
+    with wall_clock.wall_clock() as clock:
+        mount = mounts(env=clock.environment)
+        if mount.status()["data_path"]["mode"] != "passthrough":
+            pytest.skip("the kernel serves no mapping by itself")
+        store(mount, ["mapped"])
+        mount.stop()
+        clock.set_off(14 * 365 * 86_400)
+        mount.start()
+        wall_clock.check_that_it_is_off(mount, "ahead", 14 * 365 * 86_400)
+        mapping = map_for_stores(mount, "mapped")
+        clock.set_off(0)
+        mapping.put(AT, NEW)
+        mapping.close()
+        # The daemon knows by no inode in memory that it was open for writing.
+        count = mount.status()["counts"]["inodes_cached"]
+        kvmount.drop_caches(2)
+        kvmount.wait_until(lambda: mount.status()["counts"]["inodes_cached"] < count, 30, "forgotten inodes")
+        check_new(mount, "mapped")
 
 
 def test_a_store_after_a_stop_by_signal_is_no_damage(mounts):

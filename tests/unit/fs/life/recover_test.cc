@@ -3,6 +3,7 @@
 #include <linux/fs.h>
 #include <sys/stat.h>
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 
@@ -151,6 +152,45 @@ TEST(Recovery, MachineCrashKeepsMutableFilesThatStillHaveTheirSealedBytes) {
   EXPECT_EQ("bytes", must(volume.read_path("intact")));
   EXPECT_ERROR(ENOENT, volume.resolve("changed"));
   EXPECT_ERROR(ENOENT, volume.resolve("cut"));
+}
+
+void change_bytes_at(const std::string& backing, std::time_t seconds) {
+  write_file(backing, "BYTES");
+  const timespec times[2] = {{.tv_sec = seconds, .tv_nsec = 0},
+                             {.tv_sec = seconds, .tv_nsec = 0}};
+  ASSERT_EQ(0, ::utimensat(AT_FDCWD, backing.c_str(), times, 0));
+}
+constexpr std::time_t kIn2001 = 1'000'000'000;
+constexpr std::time_t kIn2096 = 4'000'000'000;
+
+// It was ahead until the crash, or is behind since.
+TEST(Recovery, AWrongWallClockHidesNothingThatAMachineCrashChanged) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  const std::string backing = volume.backing_path_of(inode);
+  volume.settle();
+  volume.pull_plug();
+  change_bytes_at(backing, kIn2096);
+  volume.run();
+  EXPECT_ERROR(ENOENT, volume->lookup(kRootInode, "f"));
+  EXPECT_EQ(0u, volume->counts().changed_on_purpose);
+}
+
+// It was ahead when the machine came back, or is set back since.
+TEST(Recovery, AWrongWallClockLosesNothingThatIsStoredAfterAMachineCrash) {
+  TestVolume volume;
+  const InodeNumber inode = volume.store_file(kRootInode, "f", "bytes");
+  volume.settle();
+  volume.crash_machine();
+  volume.start();
+  volume.open(inode, O_RDONLY);  // It stays in memory.
+  volume.close(volume.open(inode, O_RDWR));
+  ASSERT_TRUE(
+      TestVolume::wait_for([&] { return volume.state_of(inode) == DataState::kSealed; }));
+  // Through a mapping that is left.
+  change_bytes_at(volume.backing_path_of(inode), kIn2001);
+  EXPECT_EQ("BYTES", must(volume.read_path("f")));
+  EXPECT_EQ(1u, volume->counts().changed_on_purpose);
 }
 
 TEST(Recovery, MachineCrashMayTakeBackingFilesThatWereNeverSynced) {
