@@ -355,9 +355,9 @@ Result<Entry> Volume::link(InodeNumber inode, InodeNumber new_parent, std::strin
   }
   return entry;
 }
-Result<void> Volume::unlink(InodeNumber parent, std::string_view name) {
+Result<void> Volume::unlink(InodeNumber parent, std::string_view name, const Caller& caller) {
   TRY(check_real(parent));
-  return unless_made_up(parts_->names.unlink(parent, name), parent, name);
+  return unless_made_up(parts_->names.unlink(parent, name, caller), parent, name);
 }
 bool Volume::rmdir_asks_pool(InodeNumber parent, std::string_view name) {
   return asks_before_removal(parent, name).has_value();

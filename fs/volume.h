@@ -258,7 +258,7 @@ class Volume {
   // For who has asked already whether it waits_for_disk().
   Result<Entry> link(InodeNumber inode, InodeNumber new_parent, std::string_view new_name,
                      const Caller& caller, bool waits);
-  Result<void> unlink(InodeNumber parent, std::string_view name);
+  Result<void> unlink(InodeNumber parent, std::string_view name, const Caller& caller = {});
   // *slow* when rmdir_asks_pool() says so: a directory that others have filled on the pool is not empty. Where the pool
   // does not answer, what it has comes back with the next look.
   Result<void> rmdir(InodeNumber parent, std::string_view name, AskPool ask = AskPool::kYes);

@@ -507,7 +507,7 @@ Result<Created> Files::create(InodeNumber parent, std::string_view name, mode_t 
   Result<Created> created = finish_create(TRY(std::move(made)), flags, caller);
   // A create(2) that fails leaves no name.
   if (!created.ok()) {
-    static_cast<void>(names_.unlink(parent, name).ok());
+    static_cast<void>(names_.unlink(parent, name, caller).ok());
     return created;
   }
   if (!writable && core_.on_unwritten) core_.on_unwritten(created->entry.inode);

@@ -51,8 +51,9 @@ void op_symlink(fuse_req_t request, const char* target, fuse_ino_t parent,
 
 void op_unlink(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
   Reply reply(request, Operation::kUnlink);
-  run_change(std::move(reply), [parent, name = std::string(name)](Reply& answer) {
-    answer.result(answer.volume().unlink(parent, name));
+  const Caller caller = caller_of(request);
+  run_change(std::move(reply), [=, name = std::string(name)](Reply& answer) {
+    answer.result(answer.volume().unlink(parent, name, caller));
   });
 }
 

@@ -204,7 +204,7 @@ class Knowledge {
   void found(InodeNumber directory, std::string_view name, const NameLook& seen, pid_t thread);
   // Returns whether the kernel may remember that there is no such name.
   bool missed(InodeNumber directory, std::string_view name, const NameLook& seen, pid_t thread);
-  // A call begins that gives the name to a file, or replaces the one that has it.
+  // A call begins that gives the name to a file, or takes it from one.
   void making_file(InodeNumber directory, std::string_view name, const NameLook& seen,
                    pid_t thread);
   Unfound making_directory(InodeNumber directory, std::string_view name, const NameLook& seen,

@@ -95,7 +95,7 @@ std::size_t LookupCounts::find_or_free(std::uint64_t key) const {
 
 void LookupCounts::add(Slot& slot, const AskedName& name, std::uint32_t thread, bool is_burst) {
   if (!slot.is_block && !is_burst) {
-    increase(slot.by_others, slot.burst);
+    increase(slot.by_others, slot.burst != 0 ? 1 : 0);
     slot.burst = 0;
   }
   slot.thread = thread;
@@ -117,7 +117,10 @@ Unfound LookupCounts::made(const AskedName& name, const order::Caller& caller) {
     return {};
   }
   Unfound unfound{.by_others = slot.by_others, .was_asked_before = slot.was_counted};
-  increase(slot.thread == caller.tid ? unfound.burst : unfound.by_others, slot.burst);
+  if (slot.thread == caller.tid)
+    unfound.burst = slot.burst;
+  else
+    increase(unfound.by_others, slot.burst != 0 ? 1 : 0);
   slot.outcome = Outcome::kNone;
   return unfound;
 }
@@ -153,7 +156,7 @@ void LookupCounts::count(Slot& slot) {
   if (slot.is_block) {
     if (!slot.was_counted) count(slot.outcome, 1, series, slot.tenant);
   } else {
-    count(slot.outcome, slot.by_others + slot.burst, series, slot.tenant);
+    count(slot.outcome, slot.by_others + (slot.burst != 0 ? 1u : 0u), series, slot.tenant);
     slot.by_others = slot.burst = 0;
   }
   slot.was_counted = true;

@@ -32,7 +32,8 @@ namespace kvcachefs {
 // A name that is looked up or made.
 struct AskedName {
   std::uint64_t number = 0;  // block_number() of its directory and itself
-  // Of the block that the name is a part of, the same for all its files. 0: each lookup is a question.
+  // Of the block that the name is a part of, the same for all its files. 0: each thread's lookups of the name, with
+  // no other name between them, are a question.
   std::uint64_t block = 0;
   std::optional<UseTable::Series> series;  // nullopt: nothing of blocks
   TenantSlot tenant = 0;
@@ -59,7 +60,7 @@ class LookupCounts {
   void found(const AskedName& name, const order::Caller& caller, std::int64_t now_ns);
   // Returns whether the kernel may remember it.
   bool missed(const AskedName& name, const order::Caller& caller, std::int64_t now_ns);
-  // A call begins that makes the name, or writes it anew, whatever becomes of it.
+  // A call begins that makes, replaces or removes the name, whatever becomes of it.
   Unfound made(const AskedName& name, const order::Caller& caller);
   // A block was opened for reading. `number`: of one of its files.
   void opened(std::uint64_t number, std::uint32_t process);
@@ -91,8 +92,8 @@ class LookupCounts {
     UseTable::Series series = UseTable::kOther;
     TenantSlot tenant = 0;
     Outcome outcome = Outcome::kNone;
-    std::uint8_t by_others = 0;  // lookups; of a block all are in `burst`
-    std::uint8_t burst = 0;      // as in Unfound
+    std::uint8_t by_others = 0;  // as in Unfound; of a block all lookups are in `burst`
+    std::uint8_t burst = 0;
     bool is_block = false;
     bool has_series = false;
     bool was_counted = false;  // of a block: this question; otherwise: lookups before these

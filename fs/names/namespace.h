@@ -32,7 +32,7 @@ class Namespace {
                              const Caller& caller);
   Result<Entry> link(InodeNumber inode, InodeNumber new_parent, std::string_view new_name,
                      const Caller& caller);
-  Result<void> unlink(InodeNumber parent, std::string_view name);
+  Result<void> unlink(InodeNumber parent, std::string_view name, const Caller& caller);
   Result<void> rmdir(InodeNumber parent, std::string_view name);
   Result<void> rename(InodeNumber parent, std::string_view name, InodeNumber new_parent,
                       std::string_view new_name, unsigned flags, const Caller& caller);
@@ -87,7 +87,9 @@ class Namespace {
   Result<InodeNumber> parent_of(InodeNumber directory);
   Result<void> finish_drop(InodeNumber parent, std::string_view name);
   // unlink and rmdir; `directory`: which of them.
-  Result<void> remove_name(InodeNumber parent, std::string_view name, bool directory);
+  // `thread`: of who calls.
+  Result<void> remove_name(InodeNumber parent, std::string_view name, bool directory,
+                           pid_t thread);
   // The steps of a rename (rename.cc).
   struct Renaming;
   // kChanged: the dentries did, between the first look and the locks. kCameSecond: the target is a prefix

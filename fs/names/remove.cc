@@ -75,14 +75,18 @@ Result<Entry> Namespace::link(InodeNumber number, InodeNumber new_parent,
   return entry;
 }
 
-Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, bool directory) {
+Result<void> Namespace::remove_name(InodeNumber parent, std::string_view name, bool directory,
+                                    pid_t thread) {
   const InodePtr holder = TRY(core_.table.get(parent));
   for (int round = 0; round < kMostRounds; ++round) {
     const std::optional<DentryRecord> dentry = TRY(core_.catalog.find_dentry(parent, name));
     if (!dentry) return fail(ENOENT, "no such name");
     const InodePtr inode = TRY(core_.table.get(dentry->inode));
     NameLook seen;
-    if (inode->is_file()) seen = core_.knowledge.look(parent, name);
+    if (inode->is_file()) {
+      seen = core_.knowledge.look(parent, name);
+      core_.knowledge.making_file(parent, name, seen, thread);
+    }
     const std::optional<SharedName> shared = name_on_pool(parent, name);
     const LockedInodes locked({inode.get(), holder.get()});
     if (TRY(core_.catalog.find_dentry(parent, name)) != dentry) continue;
@@ -141,12 +145,13 @@ Result<void> Namespace::leave_pool(Inode& inode, const std::optional<SharedName>
   return {};
 }
 
-Result<void> Namespace::unlink(InodeNumber parent, std::string_view name) {
-  return remove_name(parent, name, false);
+Result<void> Namespace::unlink(InodeNumber parent, std::string_view name,
+                               const Caller& caller) {
+  return remove_name(parent, name, false, caller.pid);
 }
 
 Result<void> Namespace::rmdir(InodeNumber parent, std::string_view name) {
-  return remove_name(parent, name, true);
+  return remove_name(parent, name, true, 0);
 }
 
 }  // namespace kvcachefs

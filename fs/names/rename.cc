@@ -197,6 +197,7 @@ Result<void> Namespace::rename(InodeNumber parent, std::string_view name,
     if (!found.ok() && found.error().code == ESTALE && round + 1 < kMostRounds) continue;
     TRY(found);
     core_.knowledge.making_file(new_parent, new_name, call.at_target, caller.pid);
+    core_.knowledge.making_file(parent, name, call.at_source, caller.pid);
     if (call.moved == call.replaced && !call.exchange) return {};
     TRY(core_.knowledge.check_depth(new_parent, is_directory(*call.moved)));
     if (call.exchange) TRY(core_.knowledge.check_depth(parent, is_directory(*call.replaced)));

@@ -9,9 +9,9 @@ namespace kvcachefs {
 
 // The lookups that had ended at a name when something was made under it.
 struct alignas(4) Unfound {
-  std::uint8_t by_others = 0;  // before the burst
-  // A burst: the last lookups of the thread that makes it, which looked up nothing else in between.
-  std::uint8_t burst = 0;
+  // A burst: lookups of a thread that looked up nothing else in between. This many came before the last one.
+  std::uint8_t by_others = 0;
+  std::uint8_t burst = 0;  // lookups of the last one, of the thread that makes it
   // How many directories have been made one in the other since, beginning with this one.
   std::uint8_t levels = 1;
   bool was_asked_before = false;  // there were lookups that have been counted
@@ -35,9 +35,7 @@ struct alignas(4) Unfound {
     return by_others + (!others_asked && burst > levels ? 1u : 0u);
   }
   // Of one file: without the lookup that the kernel made for the call.
-  [[nodiscard]] unsigned of_file() const noexcept {
-    return by_others + (burst > 0 ? burst - 1u : 0u);
-  }
+  [[nodiscard]] unsigned of_file() const noexcept { return by_others + (burst > 1 ? 1u : 0u); }
   [[nodiscard]] bool is_any() const noexcept {
     return by_others != 0 || burst != 0 || was_asked_before;
   }

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <mutex>
 #include <optional>
@@ -35,8 +36,12 @@ Result<std::vector<DirectoryDescriber::Found>> DirectoryDescriber::find_unknown(
     std::string_view path, InodeNumber directory, const std::vector<MadeDirectory>& made) {
   std::vector<Found> all;
   for (; !path.empty() && directory != kRootInode; path = split_pool_path(path).first) {
+    const auto one =
+        std::find_if(made.begin(), made.end(),
+                     [&](const MadeDirectory& directory) { return directory.path == path; });
     const auto known = TRY(core_.catalog.find_pool_copy(directory));
-    if (known && known->fileid != 0) break;
+    // One that was known, and had to be made, was removed by another node, with all that was said of it.
+    if (known && known->fileid != 0 && one == made.end()) break;
     const Result<InodePtr> inode = core_.table.get(directory);
     if (!inode.ok()) break;
     auto links = TRY(core_.catalog.list_links(directory, 1));
@@ -51,8 +56,7 @@ Result<std::vector<DirectoryDescriber::Found>> DirectoryDescriber::find_unknown(
       found.owner.gid = told.gid;
       found.owner.mode = told.mode;
     }
-    for (const MadeDirectory& one : made)
-      if (one.path == path) found.owner.made = one.fileid;
+    if (one != made.end()) found.owner.made = one->fileid;
     directory = found.link.first;
     all.push_back(std::move(found));
   }

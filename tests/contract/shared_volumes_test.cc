@@ -40,12 +40,12 @@ using testing::TestVolume;
 
 TEST_P(SharedVolumes, WhatOneStoresAllFind) {
   const std::string bytes(3'000'000, 'x');
+  EXPECT_FALSE(b_.finds("d"));
   const InodeNumber d = a_->mkdir(kRootInode, "d", 0750);
   SetAttributes owner;
   owner.uid = 1000;
   owner.gid = 1001;
   must((*a_)->set_attributes(d, owner, nullptr, TestVolume::kRoot));
-  EXPECT_FALSE(b_.finds("d"));
   const InodeNumber stored = a_->store_file(d, "f", "f" + bytes);
   owner.mode = 0600;
   must((*a_)->set_attributes(stored, owner, nullptr, TestVolume::kRoot));

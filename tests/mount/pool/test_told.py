@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import stat
+import threading
 import time
 
 import pytest
@@ -350,3 +352,54 @@ def test_what_may_not_be_told_here_is_not_told_by_the_pool(pool, tmp_path):
         flush(a)
         assert told(os.path.join(b.mnt, "hers"), POLICY) is None
         assert Record(pool, "hers").words()["policy"] == "keep"
+
+
+def attempt(call, path):
+    """Whether it succeeded; the other node may have been faster."""
+    try:
+        call(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.ENOTDIR):
+            raise
+        return False
+    return True
+
+
+def test_what_is_removed_on_one_and_filled_on_the_other_keeps_its_owner(pool):
+    """Both may succeed: then the directory is there again for all, as it was."""
+    count = 60 if kvmount.FULL else 30
+    names = [f"race/{number}" for number in range(count)]
+    with pools.node(pool, "a") as a, pools.node(pool, "b") as b:
+        pools.wait_until_joined(a, b)
+        os.mkdir(os.path.join(a.mnt, "race"))
+        for name in names:
+            os.mkdir(os.path.join(a.mnt, name))
+            os.chown(os.path.join(a.mnt, name), ALICE, ALICE)
+            os.chmod(os.path.join(a.mnt, name), 0o777)
+        flush(a)
+        for name in names:
+            wait_until_there(b, name)
+        done = {}
+        threads = [threading.Thread(target=lambda: done.update(
+                       removed=[attempt(os.rmdir, os.path.join(a.mnt, name)) for name in names])),
+                   threading.Thread(target=lambda: done.update(
+                       filled=[attempt(os.mkdir, os.path.join(b.mnt, name, "k")) for name in names]))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        both = [name for name, *ways in zip(names, done["removed"], done["filled"]) if all(ways)]
+        print(f"KVCACHEFS_SEED={kvmount.seed()}: of {count} {len(both)} were removed and filled at once")
+        flush(a, b)
+
+        def look(mount, name):
+            try:
+                status = os.stat(os.path.join(mount.mnt, name))
+            except FileNotFoundError:
+                return None
+            return status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)
+
+        for name, filled in zip(names, done["filled"]):
+            expected = (ALICE, ALICE, 0o777) if filled else None
+            kvmount.wait_until(lambda name=name, expected=expected: look(a, name) == look(b, name) == expected, 20,
+                               f"{name}: {expected} on both, not {look(a, name)} and {look(b, name)}")

@@ -162,11 +162,11 @@ struct MakingCase {
 TEST(LookupCounts, TheMakingOfDirectoriesCostsLookups) {
   for (const MakingCase& one : {
            MakingCase{"mkdir, Python's makedirs", 0, 1, 0},
-           MakingCase{"Python, a probe by another thread", 1, 1, 2},
+           MakingCase{"Python, a probe by another thread", 1, 1, 1},
            MakingCase{"Python, a probe by the same thread", 0, 2, 1},
            MakingCase{"Python, a probe, and a look before the store", 0, 3, 1},
-           MakingCase{"C++, a probe by another thread", 1, 2, 2},
-           MakingCase{"C++, probes by others, and a look before the store", 3, 3, 6},
+           MakingCase{"C++, a probe by another thread", 1, 2, 1},
+           MakingCase{"C++, probes by others, and a look before the store", 3, 3, 3},
        }) {
     for (unsigned levels = 1; levels <= 3; ++levels) {
       Counted of;
@@ -220,6 +220,14 @@ TEST(LookupCounts, ADirectoryAskedForBeforeWasProbed) {
   EXPECT_EQ((Ratio{0, 1}), of.ratio());
   for (int at = 0; at < 3; ++at) of.missed(above, kStorer);
   EXPECT_EQ(0u, of.counts.made(above, kStorer).in_directory());
+}
+
+TEST(LookupCounts, LookupsOfAThreadWithNothingBetweenThemAreOneQuestion) {
+  Counted of;
+  const AskedName above{.number = 2, .block = 0, .series = of.series};
+  for (const AskedName& name : {of.plain(1), above})
+    for (int at = 0; at < 5; ++at) of.missed(name);
+  EXPECT_EQ((Ratio{0, 2}), of.ratio());
 }
 
 TEST(LookupCounts, AFilesProbesAreAllButTheLastLookup) {
