@@ -36,9 +36,9 @@ Result<std::vector<DirectoryDescriber::Found>> DirectoryDescriber::find_unknown(
     std::string_view path, InodeNumber directory, const std::vector<MadeDirectory>& made) {
   std::vector<Found> all;
   for (; !path.empty() && directory != kRootInode; path = split_pool_path(path).first) {
-    const auto one =
-        std::find_if(made.begin(), made.end(),
-                     [&](const MadeDirectory& directory) { return directory.path == path; });
+    const auto one = std::find_if(made.begin(), made.end(), [&](const MadeDirectory& entry) {
+      return entry.path == path;
+    });
     const auto known = TRY(core_.catalog.find_pool_copy(directory));
     // One that was known, and had to be made, was removed by another node, with all that was said of it.
     if (known && known->fileid != 0 && one == made.end()) break;
