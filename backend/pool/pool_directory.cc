@@ -24,7 +24,7 @@ Result<std::optional<PoolTold>> read_told(PoolSession& session, std::uint64_t fi
                                           Deadline deadline) {
   const Result<PoolFilePtr> file = session.open(pool_told_path(fileid), deadline);
   if (!file.ok() && is_absent(file.error().code)) return std::optional<PoolTold>{};
-  // What is no file was not put there by a mount.
+  // Mounts put files there and nothing else.
   if (!file.ok() && (file.error().code == ELOOP || file.error().code == EBADMSG))
     return fail(EILSEQ, "pool: what a directory was told is no file");
   if (!file.ok()) return file.error();

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/pool/below.h"
 #include "backend/pool/pool_path.h"
 #include "backend/pool/pool_transfer.h"
 #include "backend/pool/sweeping.h"
@@ -179,11 +180,8 @@ Result<PoolStatus> put_into_trash(PoolSession& session, std::string_view path,
   if (TRY(session.status(path, deadline)).fileid != fileid)
     return fail(ESTALE, "pool: another file stands there");
   std::string trash = pool_trash_path(now, node, number);
-  Result<void> put = session.rename(path, trash, deadline);
-  if (!put.ok() && put.error().code == ENOENT) {
-    put = make_directories(session, split_pool_path(trash).first, deadline);
-    if (put.ok()) put = session.rename(path, trash, deadline);
-  }
+  Result<void> put = below(
+      session, trash, [&] { return session.rename(path, trash, deadline); }, deadline);
   if (!put.ok() && has_no_room(put.error())) {
     trash = pool_spare_trash_path(now, node, number);
     put = session.rename(path, trash, deadline);
